@@ -1,0 +1,122 @@
+"""Configuration of the ingest job: which topics become which table."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from kbit_spark.config.load import secrets_in
+from kbit_spark.config.telemetry import TelemetryConfig
+from kbit_spark.errors import UsageError
+from kbit_spark.schemas import FieldSpec, Frozen
+
+
+class TopicConfig(Frozen):
+    """One topic and how its payloads are written."""
+
+    name: str
+    format: Literal["json", "avro"]
+    framing: Literal["raw"] = "raw"
+    schema_file: str | None = None
+    """Avro: the writer schema (.avsc)."""
+
+    @model_validator(mode="after")
+    def _schema_given(self) -> TopicConfig:
+        if self.format == "avro" and not self.schema_file:
+            msg = f"topic {self.name!r}: format avro with raw framing needs schema_file"
+            raise ValueError(msg)
+        return self
+
+
+class KafkaConfig(Frozen):
+    """The broker and what to read from it."""
+
+    bootstrap_servers: str
+    topics: tuple[TopicConfig, ...] = Field(min_length=1)
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    """Where a stream without a checkpoint begins."""
+
+    max_offsets_per_trigger: int | None = Field(default=50_000, ge=1)
+    options: dict[str, str] = Field(default_factory=dict)
+    """Consumer options passed through, e.g. security.protocol: SASL_SSL; never a secret."""
+
+    options_from_env: dict[str, str] = Field(default_factory=dict)
+    """Consumer options whose value is a secret: option name to the environment variable that holds it."""
+
+    @field_validator("options")
+    @classmethod
+    def _no_secrets(cls, options: dict[str, str]) -> dict[str, str]:
+        if found := secrets_in(options):
+            msg = f"{', '.join(found)} would hold a secret in clear text; name its variable in options_from_env"
+            raise ValueError(msg)
+        return options
+
+    @field_validator("topics")
+    @classmethod
+    def _unique(cls, topics: tuple[TopicConfig, ...]) -> tuple[TopicConfig, ...]:
+        names = [topic.name for topic in topics]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            msg = f"listed twice: {', '.join(twice)}"
+            raise ValueError(msg)
+        return topics
+
+    def consumer_options(self) -> dict[str, str]:
+        """Return all consumer options, secrets included. Never log the result.
+
+        Raises:
+            UsageError: an environment variable that `options_from_env` names is not set.
+        """
+        missing = [name for name in self.options_from_env.values() if name not in os.environ]
+        if missing:
+            msg = f"kafka.options_from_env: {', '.join(missing)} not set in the environment"
+            raise UsageError(msg, "export it before the start")
+        return {**self.options, **{option: os.environ[name] for option, name in self.options_from_env.items()}}
+
+
+class TriggerConfig(Frozen):
+    """When a micro-batch starts: once for all that is there (`available_now`), or every `interval_s` seconds."""
+
+    available_now: bool = False
+    interval_s: float = Field(default=10.0, ge=0)
+
+
+class SplitConfig(Frozen):
+    """Shares of the hold-outs; a record's split is a hash of its key, so it never changes and copies stay together."""
+
+    validation: float = Field(default=0.1, ge=0, lt=1)
+    test: float = Field(default=0.1, ge=0, lt=1)
+    salt: str = ""
+    """Changes the split of every key; leave it alone once a model was trained."""
+
+    @model_validator(mode="after")
+    def _some_training(self) -> SplitConfig:
+        if self.validation + self.test >= 1:
+            msg = "validation + test must leave a share for training"
+            raise ValueError(msg)
+        return self
+
+
+class TablesConfig(Frozen):
+    """Paths of the Delta tables that the stream writes."""
+
+    samples: str
+    rejected: str
+
+
+class IngestConfig(Frozen):
+    """The ingest job."""
+
+    stream_id: str = Field(pattern=r"^[A-Za-z0-9._-]+$")
+    """Stable name of the stream: it is part of the transaction id in every commit."""
+
+    kafka: KafkaConfig
+    fields: tuple[FieldSpec, ...] = Field(min_length=1)
+    tables: TablesConfig
+    checkpoint_dir: str
+    trigger: TriggerConfig = TriggerConfig()
+    split: SplitConfig = SplitConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
+    spark: dict[str, str] = Field(default_factory=dict)
+    """Spark settings that win over the defaults file."""

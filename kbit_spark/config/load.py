@@ -1,0 +1,128 @@
+"""Load a configuration: YAML file, then dotlist overrides, checked by a frozen model.
+
+Every fault names its place (`kafka.topics[0].format`), and an unknown key names the nearest right one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ValidationError
+
+from kbit_spark.errors import UsageError
+from kbit_spark.schemas import Frozen
+
+Model = TypeVar("Model", bound=Frozen)
+
+
+def load(model: type[Model], file: Path | None, overrides: Sequence[str] = ()) -> Model:
+    """Return the configuration of `file` (none: the model's defaults) with `overrides` (``a.b=value``) applied.
+
+    Raises:
+        UsageError: an unreadable file, an override without ``=``, an unknown key, a value of the wrong type.
+    """
+    merged = _read(file)
+    for override in overrides:
+        _apply(merged, override)
+    source = str(file) if file else "the command line"
+    try:
+        data = OmegaConf.to_container(merged, resolve=True)
+    except OmegaConfBaseException as error:
+        msg = f"{source}: {_first_line(error)}"
+        raise UsageError(msg, "an ${oc.env:NAME} needs NAME in the environment") from error
+    return validate(model, data, source)
+
+
+def validate(model: type[Model], data: Any, source: str) -> Model:
+    """Check plain data against `model`.
+
+    Raises:
+        UsageError: with one line for each fault.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        faults = [_explain(model, fault["loc"], fault["type"], fault["msg"]) for fault in error.errors()]
+        msg = f"{source}: {'; '.join(faults)}"
+        raise UsageError(msg, "`kbit config init` writes a commented sample") from error
+
+
+def dump(config: BaseModel) -> str:
+    """Return the configuration as YAML, for the terminal and the run's record; it holds no secret by construction."""
+    return yaml.safe_dump(config.model_dump(mode="json", exclude_none=True), sort_keys=False)
+
+
+def _read(file: Path | None) -> DictConfig:
+    if file is None:
+        return OmegaConf.create({})
+    try:
+        loaded = OmegaConf.load(file)
+    except OSError as error:
+        msg = f"cannot read the configuration {file}: {error.strerror or error}"
+        raise UsageError(msg) from error
+    except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
+        msg = f"{file} is not valid YAML: {' '.join(str(error).split())}"
+        raise UsageError(msg) from error
+    if not isinstance(loaded, DictConfig):
+        msg = f"{file} must hold a mapping of keys, not a list"
+        raise UsageError(msg)
+    return loaded
+
+
+def _apply(merged: DictConfig, override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key.strip():
+        msg = f"{override!r} is no override"
+        raise UsageError(msg, "write it as section.key=value")
+    try:
+        value = OmegaConf.from_dotlist([f"value={text}"])["value"]
+        OmegaConf.update(merged, key.strip(), value, force_add=True)
+    except (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, IndexError) as error:
+        msg = f"override {override!r}: {_first_line(error)}"
+        raise UsageError(msg) from error
+
+
+def _explain(model: type[BaseModel], loc: tuple[int | str, ...], kind: str, message: str) -> str:
+    place = _place(loc)
+    if kind != "extra_forbidden":
+        return f"{place}: {message}" if place else message.removeprefix("Value error, ")
+    known = list(_model_at(model, loc[:-1]).model_fields)
+    nearest = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.5)
+    return f"unknown key {place}; " + (f"did you mean {nearest[0]}?" if nearest else f"known: {', '.join(known)}")
+
+
+def _place(loc: Sequence[int | str]) -> str:
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _model_at(model: type[BaseModel], loc: Sequence[int | str]) -> type[BaseModel]:
+    """Return the model that stands at `loc` inside `model`, looking through tuples, dicts and optionals."""
+    for part in loc:
+        if isinstance(part, str) and part in model.model_fields:
+            model = next(_models_in(model.model_fields[part].annotation), model)
+    return model
+
+
+def _models_in(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def secrets_in(options: Mapping[str, str]) -> list[str]:
+    """Return the names of options that would hold a secret in clear text."""
+    return [name for name in options if any(word in name.lower() for word in ("password", "secret", "jaas", "token"))]

@@ -1,0 +1,18 @@
+"""Where events go."""
+
+from __future__ import annotations
+
+from kbit_spark.schemas import Frozen
+
+
+class TelemetryConfig(Frozen):
+    """Sinks of a run's events; the console is always one."""
+
+    metrics_table: str | None = None
+    """Path of the Delta table `metrics`; none: not written."""
+
+    run_dir: str = ".kbit/runs"
+    """Folder that gets one folder a run: config.yaml, events.jsonl, log.txt, report.html."""
+
+    csv: bool = False
+    """Write events.csv beside events.jsonl as well."""

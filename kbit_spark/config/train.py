@@ -1,0 +1,108 @@
+"""Configuration of the training job."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from kbit_spark.config.telemetry import TelemetryConfig
+from kbit_spark.schemas import Frozen
+
+
+class DataConfig(Frozen):
+    """The samples table and how a row becomes an example."""
+
+    table: str
+    version: int | None = Field(default=None, ge=0)
+    """Table version to train on; none: the newest at the start, pinned for the whole run."""
+
+    input: str = "image"
+    """A tensor column."""
+
+    target: str = "label"
+    """An integer column with values in [0, classes)."""
+
+    classes: int = Field(default=10, ge=2)
+    scale: float = 1 / 255
+    mean: float = 0.0
+    std: float = Field(default=1.0, gt=0)
+    """An input item x reaches the model as (x * scale - mean) / std."""
+
+    shuffle_window_rows: int = Field(default=8_192, ge=1)
+    """Rows that are shuffled together in memory; bounds a rank's memory."""
+
+    prefetch_batches: int = Field(default=4, ge=1)
+
+
+class OptimizerConfig(Frozen):
+    """How weights are updated."""
+
+    name: Literal["sgd", "adam"] = "adam"
+    learning_rate: float = Field(default=1e-3, gt=0)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    """SGD only."""
+
+    weight_decay: float = Field(default=0.0, ge=0)
+    warmup_steps: int = Field(default=0, ge=0)
+    """Optimizer steps over which the learning rate grows linearly from 0."""
+
+    decay: Literal["constant", "cosine"] = "constant"
+    """What the learning rate does after the warm-up; cosine goes to 0 at the last step."""
+
+    clip_norm: float | None = Field(default=None, gt=0)
+    accumulate_steps: int = Field(default=1, ge=1)
+    """Global batches whose gradients are summed before one optimizer step."""
+
+
+class EarlyStoppingConfig(Frozen):
+    """Stop when the validation loss has not improved by `min_delta` for `patience_epochs` epochs (0: never stop)."""
+
+    patience_epochs: int = Field(default=0, ge=0)
+    min_delta: float = Field(default=0.0, ge=0)
+
+
+class CheckpointConfig(Frozen):
+    """Where and how often the state is saved."""
+
+    dir: str
+    every_steps: int | None = Field(default=None, ge=1)
+    """Besides the end of each epoch, also every so many steps."""
+
+    keep_last: int = Field(default=2, ge=1)
+
+
+class TrainConfig(Frozen):
+    """The training job."""
+
+    data: DataConfig
+    model: str = "cnn"
+    """`cnn`, `mlp`, or `module:factory` of your own; the factory gets (input_shape, classes, **model_options)."""
+
+    model_options: dict[str, Any] = Field(default_factory=dict)
+    world_size: int = Field(default=1, ge=1)
+    """Ranks: one barrier task, one GPU (if there are any) each."""
+
+    epochs: int = Field(default=5, ge=1)
+    global_batch_size: int = Field(default=128, ge=1)
+    """Rows in a batch over all ranks; the sequence of global batches does not depend on the world size."""
+
+    seed: int = 0
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    optimizer: OptimizerConfig = OptimizerConfig()
+    early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
+    checkpoint: CheckpointConfig
+    max_restarts: int = Field(default=2, ge=0)
+    rendezvous_timeout_s: float = Field(default=120.0, gt=0)
+    log_every_steps: int = Field(default=50, ge=1)
+    telemetry: TelemetryConfig = TelemetryConfig()
+    spark: dict[str, str] = Field(default_factory=dict)
+    """Spark settings that win over the defaults file."""
+
+    @model_validator(mode="after")
+    def _batch_for_each_rank(self) -> TrainConfig:
+        if self.global_batch_size < self.world_size:
+            msg = f"global_batch_size={self.global_batch_size} is smaller than world_size={self.world_size}"
+            raise ValueError(msg)
+        return self

@@ -1,0 +1,73 @@
+"""What every entry point does: parse arguments, load the configuration, turn errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from kbit_spark.config.load import load
+from kbit_spark.errors import KbitError
+from kbit_spark.schemas import Frozen
+
+Config = TypeVar("Config", bound=Frozen)
+log = logging.getLogger("kbit")
+
+
+def run_job(model: type[Config], job: Callable[[Config], object], description: str) -> None:
+    """Run a job whose arguments are ``[--config FILE] [section.key=value ...]`` and end the process."""
+
+    def main() -> None:
+        arguments = _parse(description, sys.argv[1:])
+        job(load(model, arguments.config, arguments.overrides))
+
+    exit_with(main)
+
+
+def exit_with(main: Callable[[], object]) -> None:
+    """Call `main` and end the process: 0, a `KbitError`'s exit code, 130 on an interrupt, 1 on anything else.
+
+    The terminal gets one line; the stack trace goes to the log (file `KBIT_LOG`, default `.kbit/kbit.log`).
+    """
+    _log_to_file(Path(os.environ.get("KBIT_LOG", ".kbit/kbit.log")))
+    try:
+        main()
+    except KbitError as error:
+        _fail(error.message, error.hint, error.exit_code)
+    except KeyboardInterrupt:
+        _fail("interrupted", "", 130)
+    except Exception as error:
+        _fail(f"unexpected {type(error).__name__}: {_first_line(error)}", "the stack trace is in the log", 1)
+
+
+def _parse(description: str, arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--config", type=Path, help="YAML file; `kbit config init` writes a sample")
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="override one configuration value")
+    return parser.parse_args(arguments)
+
+
+def _log_to_file(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler: logging.Handler = logging.FileHandler(path)
+    except OSError:  # a read-only folder must not stop the job; the terminal still gets the one line
+        handler = logging.NullHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+
+
+def _fail(message: str, hint: str, code: int) -> None:
+    log.error(message, exc_info=sys.exc_info())
+    print(f"error: {message}" + (f"\n  {hint}" if hint else ""), file=sys.stderr, flush=True)
+    sys.exit(code)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]

@@ -1,0 +1,1 @@
+"""The ingest job, top to bottom."""

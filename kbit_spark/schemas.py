@@ -1,0 +1,171 @@
+"""Value types that cross stages: fields and tensors, offset ranges, ledger entries, table snapshots.
+
+Pure data: this module imports neither pyspark nor torch, so drivers, executors and tests share it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+DType = Literal["uint8", "int8", "int16", "int32", "int64", "float32", "float64"]
+ScalarType = Literal["boolean", "int", "long", "float", "double", "string", "binary"]
+Split = Literal["train", "validation", "test"]
+
+SPLITS: tuple[Split, ...] = get_args(Split)
+SPLIT_COLUMN = "_split"
+
+_ITEM_BYTES: dict[str, int] = {
+    "uint8": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "float32": 4,
+    "float64": 8,
+}
+
+
+class Frozen(BaseModel):
+    """An immutable value that refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Tensor(Frozen):
+    """A tensor field: one BINARY column of `nbytes` little-endian bytes in row-major order."""
+
+    dtype: DType
+    shape: tuple[int, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _positive(self) -> Tensor:
+        if any(size < 1 for size in self.shape):
+            msg = f"every size of a tensor's shape must be at least 1, not {list(self.shape)}"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def items(self) -> int:
+        """Number of items in one tensor."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one tensor in the table."""
+        return self.items * _ITEM_BYTES[self.dtype]
+
+    def to_metadata(self) -> dict[str, Any]:
+        """Return the column metadata that tells a reader dtype and shape."""
+        return {"kbit.dtype": self.dtype, "kbit.shape": list(self.shape)}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, Any]) -> Tensor | None:
+        """Read `to_metadata` back; None where the column is no tensor. The shape may be a list or its JSON text."""
+        if "kbit.dtype" not in metadata:
+            return None
+        shape = metadata["kbit.shape"]
+        return cls(dtype=metadata["kbit.dtype"], shape=tuple(json.loads(shape) if isinstance(shape, str) else shape))
+
+
+class FieldSpec(Frozen):
+    """One decoded field of the samples table: a scalar `type`, or a `tensor`."""
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
+    type: ScalarType | None = None
+    tensor: Tensor | None = None
+    required: bool = True
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> FieldSpec:
+        if (self.type is None) == (self.tensor is None):
+            msg = f"field {self.name!r} needs either a type or a tensor (dtype, shape)"
+            raise ValueError(msg)
+        return self
+
+
+class OffsetRange(Frozen):
+    """Offsets `start` (inclusive) to `end` (exclusive) of one topic partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def span(self) -> int:
+        """Number of offsets, whether or not a record stands at each of them."""
+        return self.end - self.start
+
+
+class LedgerEntry(Frozen):
+    """What one batch read and where each of its records went; stored in the commit's userMetadata.
+
+    Invariant: ``sum(range.span) == good + bad + tombstones + gaps``. Gaps are offsets without a record (transaction
+    markers, compaction); tombstones are records with a null value.
+    """
+
+    stream_id: str
+    epoch: str
+    batch_id: int
+    ranges: tuple[OffsetRange, ...]
+    good: int
+    bad: int
+    tombstones: int
+    gaps: int
+
+    @model_validator(mode="after")
+    def _balanced(self) -> LedgerEntry:
+        span = sum(r.span for r in self.ranges)
+        told = self.good + self.bad + self.tombstones + self.gaps
+        if span != told or min(self.good, self.bad, self.tombstones, self.gaps) < 0:
+            msg = (
+                f"batch {self.batch_id}: {span} offsets, but good={self.good} bad={self.bad} "
+                f"tombstones={self.tombstones} gaps={self.gaps}"
+            )
+            raise ValueError(msg)
+        return self
+
+    def to_metadata(self) -> str:
+        """Return the entry as the text that a commit's userMetadata holds."""
+        return json.dumps({"kbit": self.model_dump(mode="json")}, separators=(",", ":"))
+
+    @classmethod
+    def from_metadata(cls, text: str | None) -> LedgerEntry | None:
+        """Read `to_metadata` back; None for a commit that holds no ledger entry."""
+        try:
+            document = json.loads(text or "null")
+        except ValueError:
+            return None
+        entry = document.get("kbit") if isinstance(document, dict) else None
+        return cls.model_validate(entry) if isinstance(entry, dict) and "batch_id" in entry else None
+
+
+class DataFile(Frozen):
+    """One data file of a snapshot: its absolute path or URI, its rows, and the split that all of them belong to."""
+
+    path: str
+    rows: int
+    split: Split
+
+
+class Snapshot(Frozen):
+    """One version of a samples table, resolved once on the driver; ranks read the files it names and nothing else."""
+
+    table: str
+    table_id: str
+    version: int
+    files: tuple[DataFile, ...]
+    tensors: dict[str, Tensor]
+
+    def of_split(self, split: Split) -> tuple[DataFile, ...]:
+        """Return the files of one split, in a stable order."""
+        return tuple(sorted((f for f in self.files if f.split == split), key=lambda f: f.path))
+
+    def rows(self, split: Split) -> int:
+        """Return the number of rows of one split."""
+        return sum(f.rows for f in self.files if f.split == split)

@@ -1,0 +1,1 @@
+"""Builds the SparkSession: jars, Delta, the listener; settings that the user gave always win."""
