@@ -19,7 +19,7 @@ from kbit_spark.config.load import dump
 from kbit_spark.events import Event
 from kbit_spark.schemas import LedgerEntry
 from kbit_spark.session import spark_session
-from kbit_spark.sources.kafka import check_topics, read_stream
+from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.dead_letters import ensure_rejected, rejected_rows
@@ -68,6 +68,7 @@ class BatchWriter:
         self._telemetry = telemetry
         self._log = CheckpointLog(spark, config.checkpoint_dir)
         self._decoded = decode_column(spark, config.kafka.topics, config.fields, sf.col("topic"), sf.col("value"))
+        self._lag = Lag(config.kafka)
         self._formats = {topic.name: topic.format for topic in config.kafka.topics}
         self._epoch: str | None = None
 
@@ -84,7 +85,7 @@ class BatchWriter:
             append(rows, self._config.tables.samples, transaction, entry.to_metadata())
         finally:
             decoded.unpersist()
-        self._telemetry.emit(batch_event(entry, time.monotonic() - start))
+        self._telemetry.emit(batch_event(entry, time.monotonic() - start, self._lag.behind(entry.ranges)))
 
     def _ledger_entry(self, batch_id: int, counts: Counts) -> LedgerEntry:
         if self._epoch is None:
@@ -116,10 +117,10 @@ def count(decoded: DataFrame) -> Counts:
     return Counts(seen["good"], seen["bad"], seen["all"] - seen["good"] - seen["bad"])
 
 
-def batch_event(entry: LedgerEntry, duration_s: float) -> Event:
+def batch_event(entry: LedgerEntry, duration_s: float, lag_rows: int | None) -> Event:
     """Return the event that tells of a written batch."""
     rows = entry.good + entry.bad + entry.tombstones
-    numbers = {
+    numbers: dict[str, float] = {
         "batch_id": entry.batch_id,
         "rows": rows,
         "good": entry.good,
@@ -129,4 +130,6 @@ def batch_event(entry: LedgerEntry, duration_s: float) -> Event:
         "duration_s": duration_s,
         "rows_per_s": rows / max(duration_s, 1e-9),
     }
+    if lag_rows is not None:
+        numbers["lag_rows"] = lag_rows
     return Event(kind="ingest_batch", scope=f"batch={entry.batch_id}", numbers=numbers)

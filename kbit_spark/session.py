@@ -20,12 +20,14 @@ from kbit_spark.errors import KbitError, MissingRequirement, RunError
 
 PACKAGE = Path(__file__).parent
 JARS = Path(os.environ.get("KBIT_JARS", PACKAGE.parent / "jars/target/spark"))
+LOGGING = PACKAGE.parent / "conf/log4j2.properties"
 LISTENER = "kbit.telemetry.StageListener"
 
 DEFAULTS: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING}",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Binary columns are no use for data skipping, and the log state of a stream's table is small
@@ -70,7 +72,6 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
         raise
     except Exception as error:
         raise _start_failure(error) from error
-    spark.sparkContext.setLogLevel(os.environ.get("KBIT_SPARK_LOG_LEVEL", "ERROR"))
     _ship_package(spark)
     _forward_signals(spark)
     return spark
@@ -105,7 +106,9 @@ def _configured(spark: SparkSession, settings: Mapping[str, str]) -> SparkSessio
 def _start_failure(error: Exception) -> KbitError:
     text = " ".join(str(error).split())
     if "JAVA" in text.upper() and "GATEWAY" in text.upper():
-        return MissingRequirement("Spark's Java process did not start", "install Java 17; details are above or in the log")
+        return MissingRequirement(
+            "Spark's Java process did not start", "install Java 17; details are above or in the log"
+        )
     return RunError(f"Spark does not start: {text[:300]}", "check the master and the Spark settings")
 
 

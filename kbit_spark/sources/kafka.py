@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import DataFrame, SparkSession
 
 from kbit_spark.config.ingest import KafkaConfig
 from kbit_spark.errors import RunError, UsageError
+from kbit_spark.schemas import OffsetRange
 
 TIMEOUT_S = 10.0
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
@@ -86,3 +87,24 @@ def _silent() -> logging.Logger:
     logger.propagate = False
     logger.addHandler(logging.NullHandler())
     return logger
+
+
+class Lag:
+    """How many records wait behind the last batch, asked of the broker."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
+        java_only = any(name.startswith(_JAVA_ONLY) for name in options)
+        settings = {**options, "bootstrap.servers": config.bootstrap_servers, "log_level": 0}
+        self._client = None if java_only else AdminClient(settings, logger=_silent())
+
+    def behind(self, ranges: Sequence[OffsetRange]) -> int | None:
+        """Return the number of offsets behind the ends of `ranges`; None where the broker does not tell in time."""
+        if self._client is None:
+            return None
+        ends = {TopicPartition(r.topic, r.partition): r.end for r in ranges}
+        asked = self._client.list_offsets({place: OffsetSpec.latest() for place in ends}, request_timeout=2)
+        try:
+            return sum(max(0, latest.result(2).offset - ends[place]) for place, latest in asked.items())
+        except (KafkaException, TimeoutError):
+            return None
