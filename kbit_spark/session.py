@@ -5,6 +5,7 @@ Works under spark-submit, as plain Python and on Databricks, where session, Kafk
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -13,12 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkConf
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kbit_spark.errors import KbitError, MissingRequirement, RunError
 
-PACKAGE = Path(__file__).parent
+log = logging.getLogger(__name__)
+
+PACKAGE = Path(__file__).resolve().parent
 JARS = Path(os.environ.get("KBIT_JARS", PACKAGE.parent / "jars/target/spark"))
 LOGGING = PACKAGE.parent / "conf/log4j2.properties"
 LISTENER = "kbit.telemetry.StageListener"
@@ -56,8 +58,9 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
         RunError: Spark does not start.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if on_databricks():
-        return _configured(SparkSession.builder.appName(app_name).getOrCreate(), settings)
+    existing = SparkSession.getActiveSession()
+    if existing is not None or on_databricks():
+        return _reuse(existing or SparkSession.builder.getOrCreate(), settings)
     conf = SparkConf()
     for key, value in {**DEFAULTS, **_jar_settings(conf)}.items():
         conf.setIfMissing(key, value)
@@ -68,8 +71,6 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     conf.set("spark.app.name", app_name)
     try:
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
-    except KbitError:
-        raise
     except Exception as error:
         raise _start_failure(error) from error
     _ship_package(spark)
@@ -93,13 +94,12 @@ def _add_listener(conf: SparkConf) -> None:
         conf.set("spark.extraListeners", ",".join([*listeners, LISTENER]))
 
 
-def _configured(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+def _reuse(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     for key, value in settings.items():
-        try:
+        if spark.conf.isModifiable(key):
             spark.conf.set(key, value)
-        except PySparkException as error:
-            msg = f"spark setting {key} cannot be changed in a running session"
-            raise RunError(msg, "set it in the cluster's configuration") from error
+        elif spark.conf.get(key, None) != value and not key.startswith("spark.hadoop."):
+            log.warning("%s cannot change in a running session; set it in the cluster's configuration", key)
     return spark
 
 
@@ -116,12 +116,12 @@ def _ship_package(spark: SparkSession) -> None:
     """Give executors on other machines this very code; an installed copy there may be older."""
     if spark.sparkContext.master.startswith("local["):
         return
-    archive = Path(tempfile.mkdtemp(prefix="kbit-package-")) / "kbit_spark.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
-        for file in sorted(PACKAGE.rglob("*")):
-            if file.is_file() and "__pycache__" not in file.parts:
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "kbit_spark.zip"
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+            for file in sorted(PACKAGE.rglob("*.py")):
                 package.write(file, file.relative_to(PACKAGE.parent))
-    spark.sparkContext.addPyFile(str(archive))
+        spark.sparkContext.addPyFile(str(archive))  # copies it, so the folder may go
 
 
 def _forward_signals(spark: SparkSession) -> None:
