@@ -139,8 +139,24 @@ public final class StageListener extends SparkListener {
     return time.isDefined() ? ((Number) time.get()).longValue() : 0;
   }
 
+  /** The first line; of a Python traceback its last, which names the error. */
   private static String firstLine(String text) {
-    String line = text == null ? "" : text.strip().lines().findFirst().orElse("");
+    String first = "";
+    String error = "";
+    boolean python = false;
+    for (String line : (text == null ? "" : text).strip().split("\\R")) {
+      if (first.isEmpty()) {
+        first = line;
+      }
+      if (line.startsWith("\tat ")) {
+        break;
+      }
+      if (python && !line.isBlank() && !Character.isWhitespace(line.charAt(0))) {
+        error = line;
+      }
+      python |= line.contains("Traceback (most recent call last)");
+    }
+    String line = error.isEmpty() ? first : error;
     return line.length() > 500 ? line.substring(0, 500) : line;
   }
 }
