@@ -22,9 +22,7 @@ def test_a_shuffle_is_told_with_its_bytes_and_scope(
     assert writer.numbers["tasks"] == 3
     assert writer.numbers["shuffle_write_bytes"] > 16 * 50_000
     assert writer.numbers["shuffle_write_bytes"] < 64 * 50_000
-    assert sum(e.numbers["shuffle_read_bytes"] for e in stages) == sum(
-        e.numbers["shuffle_write_bytes"] for e in stages
-    )
+    assert sum(e.numbers["shuffle_read_bytes"] for e in stages) == sum(e.numbers["shuffle_write_bytes"] for e in stages)
     assert 0 < writer.numbers["task_p50_s"] <= writer.numbers["task_max_s"] <= writer.numbers["duration_s"]
     assert writer.numbers["cpu_time_s"] > 0
     assert any(line["scope"] == "epoch=7" for line in read_lines(listener_file))
@@ -52,9 +50,7 @@ def test_the_sinks_own_work_is_left_out(watched: SparkSession, stage_events: Col
     assert stage_events(lambda: watched.range(10).count(), "telemetry") == []
 
 
-def test_a_stream_gives_progress_and_batch_scopes(
-    watched: SparkSession, stage_events: Collect, tmp_path: Path
-) -> None:
+def test_a_stream_gives_progress_and_batch_scopes(watched: SparkSession, stage_events: Collect, tmp_path: Path) -> None:
     def work() -> None:
         watched.range(100).write.parquet(str(tmp_path / "in"))
         stream = watched.readStream.schema("id long").parquet(str(tmp_path / "in"))
