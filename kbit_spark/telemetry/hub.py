@@ -104,7 +104,7 @@ class Telemetry:
             channel.put(event)
 
     def watch_spark(self, spark: SparkSession) -> None:
-        """Take the StageListener's stages and the queries' progress as events; write the metrics table if configured."""
+        """Take stages and the queries' progress as events; write the metrics table if configured."""
         if self._watch is not None:
             return
         from kbit_spark.telemetry.listener import SparkWatch  # pyspark: only where there is a session

@@ -1,157 +1,162 @@
 package kbit.telemetry;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.util.ArrayDeque;
-import java.util.ArrayList;
-import java.util.Deque;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.spark.SparkConf;
 import org.apache.spark.TaskFailedReason;
-import org.apache.spark.executor.TaskMetrics;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerStageCompleted;
 import org.apache.spark.scheduler.SparkListenerStageSubmitted;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.StageInfo;
+import scala.Option;
 
 /**
- * Tells what each stage cost and why tasks failed, as JSON lines that the Python side drains.
+ * Tells per stage what its tasks did, and per failed task why, as JSON lines of kbit_spark.events.Event.
  *
- * <p>Set with {@code spark.extraListeners}, so it works in any Spark application. It keeps at most {@link #CAPACITY}
- * lines, dropping the oldest, and never throws: telemetry must not harm the job. Work whose {@code kbit.scope} is
- * "telemetry" (the sinks' own writes) is left out.
+ * <p>Set through {@code spark.extraListeners}. Python drains the lines over py4j; {@code spark.kbit.listener.file}
+ * names a file that gets them as well. The callbacks only add up and queue: they never block the bus and never throw.
+ * Work under the scope "telemetry" (the sinks' own) is left out.
  */
 public final class StageListener extends SparkListener {
-  private static final int CAPACITY = 10_000;
-  private static final String OWN_WORK = "telemetry";
-  private static final ObjectMapper JSON = new ObjectMapper();
-  private static final Deque<String> LINES = new ArrayDeque<>();
-  private static long dropped;
+  private static final int MAX_STAGES = 1000;
+  private static final int MAX_FAILURES_PER_STAGE = 20;
+  private static final BoundedLines LINES = new BoundedLines(10_000);
 
-  private final Map<Long, Stage> running = new HashMap<>();
+  private final LineFile file;
+  private final Map<String, StageSummary> stages =
+      new LinkedHashMap<>() {
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<String, StageSummary> eldest) {
+          return size() > MAX_STAGES; // a stage whose completion never came
+        }
+      };
 
-  /** What is summed up of one stage while its tasks end. */
-  private static final class Stage {
-    String scope = "";
-    int failedTasks;
-    String lastFailure = "";
-    final List<Long> taskMillis = new ArrayList<>();
+  public StageListener(SparkConf conf) {
+    String path = conf.get("spark.kbit.listener.file", "");
+    file = path.isEmpty() ? null : new LineFile(path);
   }
 
-  /** Takes up to {@code max} lines from the queue, oldest first, as one text. */
+  /** At most {@code max} lines since the last call, joined by line feeds; empty if there are none. */
   public static String drain(int max) {
-    synchronized (LINES) {
-      List<String> taken = new ArrayList<>();
-      while (taken.size() < max && !LINES.isEmpty()) taken.add(LINES.poll());
-      return String.join("\n", taken);
-    }
+    return LINES.drain(max);
   }
 
-  /** Returns how many lines were dropped because nobody drained them. */
+  /** Lines lost because nobody drained them. */
   public static long dropped() {
-    synchronized (LINES) {
-      return dropped;
-    }
+    return LINES.dropped();
   }
 
   @Override
   public void onStageSubmitted(SparkListenerStageSubmitted event) {
-    Stage stage = new Stage();
-    stage.scope = scope(event.properties());
-    running.put(key(event.stageInfo().stageId(), event.stageInfo().attemptNumber()), stage);
+    guarded(() -> stages.put(key(event.stageInfo()), new StageSummary(scope(event.properties()))));
   }
 
   @Override
   public void onTaskEnd(SparkListenerTaskEnd event) {
-    Stage stage = running.get(key(event.stageId(), event.stageAttemptId()));
-    if (stage == null || stage.scope.equals(OWN_WORK)) return;
-    stage.taskMillis.add(event.taskInfo().duration());
-    if (event.reason() instanceof TaskFailedReason failure) {
-      stage.failedTasks++;
-      stage.lastFailure = firstLine(failure.toErrorString());
-      put(
-          "spark_task_failure",
-          stage.scope,
-          Map.of(
-              "stage_id", event.stageId(),
-              "task_id", event.taskInfo().taskId(),
-              "attempt", event.taskInfo().attemptNumber()),
-          Map.of(
-              "reason", stage.lastFailure,
-              "executor", event.taskInfo().executorId(),
-              "host", event.taskInfo().host()));
-    }
+    guarded(
+        () -> {
+          StageSummary stage = stages.get(event.stageId() + "." + event.stageAttemptId());
+          if (stage == null || event.taskInfo() == null) {
+            return;
+          }
+          stage.add(event.taskInfo().duration(), event.taskMetrics());
+          if (event.reason() instanceof TaskFailedReason) {
+            failed(stage, event, firstLine(((TaskFailedReason) event.reason()).toErrorString()));
+          }
+        });
   }
 
   @Override
   public void onStageCompleted(SparkListenerStageCompleted event) {
-    StageInfo info = event.stageInfo();
-    Stage stage = running.remove(key(info.stageId(), info.attemptNumber()));
-    if (stage == null || stage.scope.equals(OWN_WORK)) return;
-    Map<String, Number> numbers = new LinkedHashMap<>();
-    numbers.put("stage_id", info.stageId());
-    numbers.put("attempt", info.attemptNumber());
-    numbers.put("tasks", info.numTasks());
-    numbers.put("failed_tasks", stage.failedTasks);
-    long start = info.submissionTime().isDefined() ? (Long) info.submissionTime().get() : 0;
-    long end = info.completionTime().isDefined() ? (Long) info.completionTime().get() : start;
-    numbers.put("duration_s", (end - start) / 1e3);
-    stage.taskMillis.sort(null);
-    if (!stage.taskMillis.isEmpty()) {
-      numbers.put("task_p50_s", stage.taskMillis.get((stage.taskMillis.size() - 1) / 2) / 1e3);
-      numbers.put("task_max_s", stage.taskMillis.get(stage.taskMillis.size() - 1) / 1e3);
-    }
-    if (info.taskMetrics() != null) measure(info.taskMetrics(), numbers);
-    String reason = info.failureReason().isDefined() ? firstLine(info.failureReason().get()) : stage.lastFailure;
-    put("spark_stage", stage.scope, numbers, Map.of("stage_name", info.name(), "reason", reason));
+    guarded(
+        () -> {
+          StageInfo info = event.stageInfo();
+          StageSummary stage = stages.remove(key(info));
+          if (stage == null) {
+            return;
+          }
+          Map<String, Double> numbers = new LinkedHashMap<>();
+          numbers.put("stage_id", (double) info.stageId());
+          numbers.put("attempt", (double) info.attemptNumber());
+          numbers.put("tasks", (double) info.numTasks());
+          numbers.put("duration_s", Math.max(0, millis(info.completionTime()) - millis(info.submissionTime())) / 1e3);
+          numbers.putAll(stage.numbers());
+          Option<String> failure = info.failureReason();
+          String reason = failure.isDefined() ? firstLine(failure.get()) : stage.reason;
+          tell(stage, "spark_stage", numbers, Map.of("stage_name", firstLine(info.name()), "reason", reason));
+        });
   }
 
-  private static void measure(TaskMetrics metrics, Map<String, Number> numbers) {
-    numbers.put("run_time_s", metrics.executorRunTime() / 1e3);
-    numbers.put("cpu_time_s", metrics.executorCpuTime() / 1e9);
-    numbers.put("gc_s", metrics.jvmGCTime() / 1e3);
-    numbers.put("shuffle_read_bytes", metrics.shuffleReadMetrics().totalBytesRead());
-    numbers.put("shuffle_write_bytes", metrics.shuffleWriteMetrics().bytesWritten());
-    numbers.put("memory_spill_bytes", metrics.memoryBytesSpilled());
-    numbers.put("disk_spill_bytes", metrics.diskBytesSpilled());
-    numbers.put("peak_memory_bytes", metrics.peakExecutionMemory());
-    numbers.put("input_bytes", metrics.inputMetrics().bytesRead());
-    numbers.put("output_bytes", metrics.outputMetrics().bytesWritten());
+  private void failed(StageSummary stage, SparkListenerTaskEnd event, String reason) {
+    stage.failed++;
+    stage.reason = reason;
+    if (stage.failed > MAX_FAILURES_PER_STAGE) {
+      return;
+    }
+    Map<String, Double> numbers = new LinkedHashMap<>();
+    numbers.put("stage_id", (double) event.stageId());
+    numbers.put("task_id", (double) event.taskInfo().taskId());
+    numbers.put("attempt", (double) event.taskInfo().attemptNumber());
+    Map<String, String> labels =
+        Map.of("reason", reason, "executor", event.taskInfo().executorId(), "host", event.taskInfo().host());
+    tell(stage, "spark_task_failure", numbers, labels);
+  }
+
+  private void tell(StageSummary stage, String kind, Map<String, Double> numbers, Map<String, String> labels) {
+    if (stage.scope.equals("telemetry")) {
+      return;
+    }
+    String line = Json.event(kind, stage.scope, numbers, labels);
+    LINES.add(line);
+    if (file != null) {
+      file.add(line);
+    }
+  }
+
+  private synchronized void guarded(Runnable callback) {
+    try {
+      callback.run();
+    } catch (RuntimeException | LinkageError error) { // telemetry may lose a stage, never harm the bus
+      System.err.println("kbit: a stage event was lost: " + error);
+    }
   }
 
   private static String scope(Properties properties) {
-    if (properties == null) return "";
-    String scope = properties.getProperty("kbit.scope");
-    if (scope != null) return scope;
+    if (properties == null) {
+      return "";
+    }
     String batch = properties.getProperty("streaming.sql.batchId");
-    return batch == null ? "" : "batch=" + batch;
+    return properties.getProperty("kbit.scope", batch == null ? "" : "batch=" + batch);
   }
 
-  private static long key(int stage, int attempt) {
-    return (long) stage << 32 | attempt;
+  private static String key(StageInfo info) {
+    return info.stageId() + "." + info.attemptNumber();
   }
 
+  private static long millis(Option<Object> time) {
+    return time.isDefined() ? ((Number) time.get()).longValue() : 0;
+  }
+
+  /** The first line; of a Python traceback its last, which names the error. */
   private static String firstLine(String text) {
-    return text.strip().lines().findFirst().orElse("");
-  }
-
-  private static void put(String kind, String scope, Map<String, ?> numbers, Map<String, String> labels) {
-    String line;
-    try {
-      line = JSON.writeValueAsString(Map.of("kind", kind, "scope", scope, "numbers", numbers, "labels", labels));
-    } catch (JsonProcessingException error) {
-      return; // numbers and strings always write; nothing that a job should end for
-    }
-    synchronized (LINES) {
-      if (LINES.size() == CAPACITY) {
-        LINES.poll();
-        dropped++;
+    String first = "";
+    String error = "";
+    boolean python = false;
+    for (String line : (text == null ? "" : text).strip().split("\\R")) {
+      if (first.isEmpty()) {
+        first = line;
       }
-      LINES.add(line);
+      if (line.startsWith("\tat ")) {
+        break;
+      }
+      if (python && !line.isBlank() && !Character.isWhitespace(line.charAt(0))) {
+        error = line;
+      }
+      python |= line.contains("Traceback (most recent call last)");
     }
+    String line = error.isEmpty() ? first : error;
+    return line.length() > 500 ? line.substring(0, 500) : line;
   }
 }
