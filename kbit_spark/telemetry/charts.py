@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 PALETTE = ("#3b82f6", "#f59e0b", "#10b981", "#ec4899", "#8b5cf6")
 _INK = "#010203"  # replaced by currentColor in the SVG
-_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "kbit", "font.family": "sans-serif", "font.size": 10}
+_STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "kbit", "font.family": "sans-serif", "font.size": 10}
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
@@ -31,7 +33,7 @@ def lines(series: Series, x_label: str, percent: bool = False, integers: bool = 
         if percent:
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         if integers:
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if len(series) > 1:
             axes.legend(frameon=False, labelcolor=_INK)
         return _svg(figure)

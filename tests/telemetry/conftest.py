@@ -42,10 +42,10 @@ def watched(tmp_path_factory: pytest.TempPathFactory, listener_file: Path) -> It
 
 
 @pytest.fixture
-def stage_events(watched: SparkSession) -> Callable[[Callable[[], object], str], list[Event]]:
+def stage_events(watched: SparkSession) -> Callable[[Callable[[], object], str | None], list[Event]]:
     """Run work under a scope and return the events that Spark told of it."""
 
-    def collect(work: Callable[[], object], scope: str) -> list[Event]:
+    def collect(work: Callable[[], object], scope: str | None) -> list[Event]:
         events: list[Event] = []
         watch = SparkWatch(watched, events.append)
         watched.sparkContext.setLocalProperty("kbit.scope", scope)

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from kbit_spark.events import Event
 from tests.telemetry.conftest import read_lines
 
-Collect = Callable[[Callable[[], object], str], list[Event]]
+Collect = Callable[[Callable[[], object], str | None], list[Event]]
 
 
 def test_a_shuffle_is_told_with_its_bytes_and_scope(
@@ -58,7 +58,7 @@ def test_a_stream_gives_progress_and_batch_scopes(watched: SparkSession, stage_e
         writer.option("checkpointLocation", str(tmp_path / "cp")).trigger(availableNow=True).start().awaitTermination()
 
     # No scope: a thread that starts a query passes its local properties on, and a scope of the job wins.
-    events = stage_events(work, None)  # type: ignore[arg-type]
+    events = stage_events(work, None)
     progress = [e for e in events if e.kind == "stream_progress"]
     assert progress[0].numbers["input_rows"] >= 100
     assert progress[0].numbers["trigger_s"] >= progress[0].numbers["add_batch_s"] > 0
