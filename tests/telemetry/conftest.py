@@ -21,6 +21,7 @@ def listener_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def watched(tmp_path_factory: pytest.TempPathFactory, listener_file: Path) -> Iterator[SparkSession]:
     """A session with the StageListener and Delta; two tries a task, so that failures are seen."""
+    shared = SparkSession.getActiveSession()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2,2]")
@@ -38,7 +39,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory, listener_file: Path) -> It
         .getOrCreate()
     )
     yield spark
-    spark.stop()
+    if shared is None:  # the session of the other tests, if there is one, has the listener as well
+        spark.stop()
 
 
 @pytest.fixture
