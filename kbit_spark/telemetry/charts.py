@@ -5,19 +5,21 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 PALETTE = ("#3b82f6", "#f59e0b", "#10b981", "#ec4899", "#8b5cf6")
 _INK = "#010203"  # replaced by currentColor in the SVG
-_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "kbit", "font.family": "sans-serif", "font.size": 10}
+_STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "kbit", "font.family": "sans-serif", "font.size": 11}
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 
-def lines(series: Series, x_label: str, percent: bool = False, integers: bool = False) -> str:
+def lines(series: Series, x_label: str, percent: bool = False, integers: bool = False, zero: bool = False) -> str:
     """Return one curve per series (name to x and y), labelled, as SVG; empty without points."""
     series = {name: points for name, points in series.items() if points[0]}
     if not series:
@@ -30,8 +32,10 @@ def lines(series: Series, x_label: str, percent: bool = False, integers: bool = 
         axes.set_xlabel(x_label)
         if percent:
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        if zero:
+            axes.set_ylim(bottom=0)
         if integers:
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if len(series) > 1:
             axes.legend(frameon=False, labelcolor=_INK)
         return _svg(figure)

@@ -116,8 +116,8 @@ def _charts(kinds: dict[str, list[Event]], stages: Sequence[dict[str, Any]]) -> 
     return [
         ("Loss", charts.lines(loss, "epoch", integers=True)),
         ("Accuracy", charts.lines(accuracy, "epoch", percent=True, integers=True)),
-        ("Ingest rate, rows/s", charts.lines(rate, "batch", integers=True)),
-        ("Share of time waiting for data", charts.lines(wait, "step", percent=True)),
+        ("Ingest rate, rows/s", charts.lines(rate, "batch", integers=True, zero=True)),
+        ("Share of time waiting for data", charts.lines(wait, "step", percent=True, zero=True)),
         ("Spark stages by time", charts.bars([(s["name"], s["duration_s"]) for s in stages[:10]], "seconds")),
     ]
 

@@ -21,6 +21,7 @@ def listener_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def watched(tmp_path_factory: pytest.TempPathFactory, listener_file: Path) -> Iterator[SparkSession]:
     """A session with the StageListener and Delta; two tries a task, so that failures are seen."""
+    shared = SparkSession.getActiveSession()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2,2]")
@@ -38,14 +39,15 @@ def watched(tmp_path_factory: pytest.TempPathFactory, listener_file: Path) -> It
         .getOrCreate()
     )
     yield spark
-    spark.stop()
+    if shared is None:  # the session of the other tests, if there is one, has the listener as well
+        spark.stop()
 
 
 @pytest.fixture
-def stage_events(watched: SparkSession) -> Callable[[Callable[[], object], str], list[Event]]:
+def stage_events(watched: SparkSession) -> Callable[[Callable[[], object], str | None], list[Event]]:
     """Run work under a scope and return the events that Spark told of it."""
 
-    def collect(work: Callable[[], object], scope: str) -> list[Event]:
+    def collect(work: Callable[[], object], scope: str | None) -> list[Event]:
         events: list[Event] = []
         watch = SparkWatch(watched, events.append)
         watched.sparkContext.setLocalProperty("kbit.scope", scope)

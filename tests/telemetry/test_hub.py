@@ -98,3 +98,13 @@ def test_metrics_table_round_trip(watched: SparkSession, tmp_path: Path) -> None
     assert row["numbers"] == {"train_loss": 0.5, "epoch": 1.0}
     assert row["labels"] == {"note": "ok"}
     assert row["time"].timestamp() == pytest.approx(event.time.timestamp(), abs=0.001)
+
+
+def test_the_metrics_table_is_not_measured_itself(watched: SparkSession, tmp_path: Path) -> None:
+    config = TelemetryConfig(run_dir=str(tmp_path), metrics_table=str(tmp_path / "metrics"))
+    with Telemetry.open(config, "train", watched, run_id="r3"):
+        pass
+    with Telemetry.open(TelemetryConfig(run_dir=str(tmp_path)), "train", watched, run_id="r4"):
+        pass  # takes the stages that r3's table left in the listener, if any
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "r4" / "events.jsonl").read_text().splitlines()]
+    assert kinds == ["run", "run"]
