@@ -32,6 +32,7 @@ _SCALAR_READERS: dict[tuple[str, str], str] = {
     ("bytes", "binary"): "bytes",
     ("bytes", "string"): "bytes_as_string",
 }
+_BROKEN_SCHEMA = (ValueError, LookupError, TypeError, AttributeError, RecursionError, SchemaParseException, UnknownType)
 _NUMBERS = ("int", "long", "float", "double")
 
 
@@ -68,7 +69,7 @@ def avro_plan(schema_text: str, fields: Sequence[FieldSpec], source: str) -> Pla
 def _parse(text: str, source: str) -> dict[str, Any]:
     try:
         schema = parse_schema(json.loads(text), expand=False)
-    except (ValueError, KeyError, TypeError, AttributeError, SchemaParseException, UnknownType) as error:
+    except _BROKEN_SCHEMA as error:
         msg = f"{source} is no valid Avro schema: {type(error).__name__}: {error}"
         raise UsageError(msg) from error
     if not isinstance(schema, dict) or schema.get("type") != "record":
@@ -165,6 +166,8 @@ def _resolve_type(kind: str, definition: Any, wanted: str, names: Mapping[str, A
     if wanted.startswith("array<"):
         if kind != "array":
             return _mismatch(kind, wanted)
+        if _kind(definition["items"], names)[0] == "null":  # no byte an item: a count alone would fill the memory
+            return _mismatch("array of null", wanted)
         return {"read": "list", "items": _resolve_item(definition["items"], wanted[6:-1], names)}
     if kind == "fixed" and wanted == "binary":
         return {"read": "fixed", "size": definition["size"]}

@@ -19,7 +19,7 @@ DDL |= {"BINARY": "binary"} | {f"ARRAY<{k}>": f"array<{v}>" for k, v in DDL.item
 AVRO = {"int", "long", "float", "double", "boolean", "string"}
 
 
-class LeftOut(Exception):  # noqa: N818
+class LeftOut(Exception):  # noqa: N818 - it is a count, not a fault
     """The case needs what the project does not have yet."""
 
 

@@ -20,16 +20,22 @@ public final class Tensor {
   public final boolean isInteger;
   public final long min;
   public final long max;
+  private final int code;
 
   public Tensor(JsonNode plan) {
     dtype = plan.get("dtype").asText();
     shape = new int[plan.get("shape").size()];
     int product = 1;
-    for (int i = 0; i < shape.length; i++) product *= shape[i] = plan.get("shape").get(i).asInt();
+    for (int i = 0; i < shape.length; i++) {
+      shape[i] = plan.get("shape").get(i).asInt();
+      product = Math.multiplyExact(product, shape[i]);
+    }
     items = product;
     isInteger = !dtype.startsWith("float");
     int bits = Integer.parseInt(dtype.replaceAll("\\D", ""));
     itemBytes = bits / 8;
+    Math.multiplyExact(items, itemBytes);
+    code = isInteger ? itemBytes : -itemBytes; // a switch over text would cost more than the item
     boolean unsigned = dtype.startsWith("u");
     max = unsigned ? (1L << bits) - 1 : Long.MAX_VALUE >> (64 - bits);
     min = unsigned ? 0 : -max - 1;
@@ -41,14 +47,19 @@ public final class Tensor {
 
   /** Stores an integer that is within {@code [min, max]} for integer dtypes. */
   public void put(byte[] data, int index, long value) {
-    switch (dtype) {
-      case "uint8", "int8" -> data[index] = (byte) value;
-      case "int16" -> SHORTS.set(data, index * 2, (short) value);
-      case "int32" -> INTS.set(data, index * 4, (int) value);
-      case "int64" -> LONGS.set(data, index * 8, value);
-      case "float32" -> FLOATS.set(data, index * 4, (float) value);
+    switch (code) {
+      case 1 -> data[index] = (byte) value;
+      case 2 -> SHORTS.set(data, index * 2, (short) value);
+      case 4 -> INTS.set(data, index * 4, (int) value);
+      case 8 -> LONGS.set(data, index * 8, value);
+      case -4 -> FLOATS.set(data, index * 4, (float) value);
       default -> DOUBLES.set(data, index * 8, (double) value);
     }
+  }
+
+  /** False for a finite number that is infinite in this float dtype. */
+  public boolean holds(double value) {
+    return itemBytes == 8 || Double.isInfinite(value) || !Float.isInfinite((float) value);
   }
 
   /** Stores a number into a float dtype. */

@@ -6,6 +6,7 @@ import kbit.decode.DecodeException;
 final class AvroBlocks {
   private final AvroCursor in;
   private int end = -1;
+  private int sizePosition;
 
   /** Where the count of the current block stands, for errors about it. */
   int countPosition;
@@ -16,7 +17,7 @@ final class AvroBlocks {
 
   /** Ends the current block and returns the item count of the next one; 0 at the end. */
   int next() throws DecodeException {
-    if (end >= 0 && in.at != end) throw in.badLength(countPosition, "a block size that disagrees with its items");
+    if (end >= 0 && in.at != end) throw in.badLength(sizePosition, "a block size that disagrees with its items");
     end = -1;
     countPosition = in.at;
     long count = in.readLong();
@@ -25,11 +26,10 @@ final class AvroBlocks {
       throw in.badLength(countPosition, "a count of " + count);
     }
     if (count < 0) {
-      int start = in.at;
+      sizePosition = in.at;
       long size = in.readLong();
-      if (size < 0 || size > Integer.MAX_VALUE) throw in.badLength(start, "a block size of " + size);
+      if (size < 0 || size > Integer.MAX_VALUE) throw in.badLength(sizePosition, "a block size of " + size);
       if (size > in.data.length - in.at) throw DecodeException.truncated(in.data);
-      countPosition = start;
       end = in.at + (int) size;
     }
     return (int) Math.abs(count);

@@ -31,16 +31,22 @@ public final class AvroDecoder implements Decoder {
 
   @Override
   public Object[] decode(byte[] payload) throws DecodeException {
-    if (payload.length == 0 && targets.length > 0) {
+    AvroCursor in = new AvroCursor(payload);
+    try {
+      return readAll(in);
+    } catch (DecodeException fault) {
+      if (payload.length > 0 || !fault.code.equals("truncated")) throw fault;
       throw new DecodeException("empty_payload", 0, "the payload has no bytes");
     }
-    AvroCursor in = new AvroCursor(payload);
+  }
+
+  private Object[] readAll(AvroCursor in) throws DecodeException {
     Object[] row = new Object[width];
     for (int i = 0; i < targets.length; i++) {
       if (targets[i] >= 0) row[targets[i]] = readers[i].read(in);
       else skipped[i].skip(in, 1);
     }
-    if (in.at < payload.length) {
+    if (in.at < in.data.length) {
       throw new DecodeException("trailing_bytes", in.at, "bytes are left over behind the record");
     }
     return row;

@@ -72,8 +72,17 @@ interface AvroReader {
 
   private static AvroReader union(JsonNode plans) {
     AvroReader[] branches = new AvroReader[plans.size()];
-    for (int i = 0; i < branches.length; i++) branches[i] = of(plans.get(i));
-    return in -> branches[in.readIndex(branches.length, "bad_union_index", "branch")].read(in);
+    String[] refused = new String[plans.size()];
+    for (int i = 0; i < branches.length; i++) {
+      branches[i] = of(plans.get(i));
+      refused[i] = plans.get(i).path("reason").asText(null);
+    }
+    return in -> {
+      int start = in.at;
+      int branch = in.readIndex(branches.length, "bad_union_index", "branch");
+      if (refused[branch] != null) throw DecodeException.mismatch(start, refused[branch]);
+      return branches[branch].read(in);
+    };
   }
 
   /** Bytes ({@code size} -1) or a fixed that hold one tensor. */

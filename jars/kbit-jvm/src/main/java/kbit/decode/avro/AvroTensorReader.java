@@ -31,8 +31,12 @@ final class AvroTensorReader implements AvroReader {
   private void item(AvroCursor in, byte[] data, int index) throws DecodeException {
     int start = in.at;
     switch (items) {
-      case "float" -> tensor.put(data, index, in.readFloat());
-      case "double" -> tensor.put(data, index, in.readDouble());
+      case "float" -> tensor.put(data, index, (double) in.readFloat());
+      case "double" -> {
+        double value = in.readDouble();
+        if (!tensor.holds(value)) throw DecodeException.overflow(start, tensor.dtype);
+        tensor.put(data, index, value);
+      }
       default -> {
         long value = items.equals("int") ? in.readInt() : in.readLong();
         if (tensor.isInteger && (value < tensor.min || value > tensor.max)) {

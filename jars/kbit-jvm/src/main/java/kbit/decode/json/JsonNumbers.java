@@ -54,9 +54,17 @@ final class JsonNumbers {
   }
 
   static Object float32(JsonCursor in) throws DecodeException {
-    if (in.peek() != '-' && !JsonCursor.isDigit(in.peek())) throw in.mismatch("a number");
+    return single(in);
+  }
+
+  /** Reads any number as the nearest float. */
+  static float single(JsonCursor in) throws DecodeException {
+    in.peek();
     int start = in.at;
-    in.skipNumber();
+    double near = number(in, "float");
+    // The double is the nearest one, so its float is too, unless it fell on the middle between two floats
+    boolean normal = Math.abs(near) >= Float.MIN_NORMAL && Math.abs(near) < Float.MAX_VALUE;
+    if (near == 0 || normal && (Double.doubleToRawLongBits(near) & 0x1fffffffL) != 0x10000000L) return (float) near;
     float value = Float.parseFloat(new String(in.data, start, in.at - start, StandardCharsets.ISO_8859_1));
     if (Float.isInfinite(value)) throw DecodeException.overflow(start, "float");
     return value;

@@ -2,6 +2,7 @@ package kbit.decode.json;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
 import kbit.decode.DecodeException;
@@ -26,7 +27,7 @@ final class JsonReaders {
       case "float" -> JsonNumbers::float32;
       case "double" -> JsonNumbers::float64;
       case "string" -> in -> UTF8String.fromBytes(text(in, "a string"));
-      case "binary" -> in -> base64(in, text(in, "base64 text"));
+      case "binary" -> JsonReaders::binary;
       default -> throw new IllegalArgumentException("no JSON reader for type " + type);
     };
   }
@@ -63,15 +64,24 @@ final class JsonReaders {
     return in.string();
   }
 
-  /** Decodes padded base64 that ended at the cursor. */
-  static byte[] base64(JsonCursor in, byte[] text) throws DecodeException {
-    int start = in.at - text.length - 2;
+  /** Reads padded base64 (RFC 4648, section 4); bits that no byte needs must be zero. */
+  static byte[] binary(JsonCursor in) throws DecodeException {
+    if (in.peek() != '"') throw in.mismatch("base64 text");
+    int start = in.at;
+    byte[] text = in.string();
     try {
       byte[] bytes = Base64.getDecoder().decode(text);
-      if (text.length % 4 == 0) return bytes;
+      if (text.length % 4 == 0 && endsClean(text, bytes)) return bytes;
     } catch (IllegalArgumentException error) {
       // reported below, with the same words
     }
-    throw DecodeException.mismatch(Math.max(start, 0), "expected padded base64");
+    throw DecodeException.mismatch(start, "expected padded base64");
+  }
+
+  private static boolean endsClean(byte[] text, byte[] bytes) {
+    int rest = bytes.length % 3;
+    if (rest == 0) return true;
+    byte[] tail = Base64.getEncoder().encode(Arrays.copyOfRange(bytes, bytes.length - rest, bytes.length));
+    return Arrays.equals(tail, 0, 4, text, text.length - 4, text.length);
   }
 }

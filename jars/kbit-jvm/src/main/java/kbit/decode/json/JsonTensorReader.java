@@ -17,7 +17,7 @@ final class JsonTensorReader implements JsonReader {
     int next = in.peek();
     if (next == '"') {
       int position = in.at;
-      return tensor.checked(JsonReaders.base64(in, in.string()), position);
+      return tensor.checked(JsonReaders.binary(in), position);
     }
     if (next != '[') throw in.mismatch("a list of numbers or base64 text");
     byte[] data = tensor.allocate();
@@ -41,7 +41,7 @@ final class JsonTensorReader implements JsonReader {
     boolean more = in.peek() != ']';
     if (!more) in.at++;
     while (more) {
-      if (in.peek() >= 0 && rows == tensor.shape[axis]) throw wrong(in.at, "more than " + rows + " lists");
+      if (rows == tensor.shape[axis]) throw superfluous(in, "more than " + rows + " lists");
       index = nestedList(in, data, axis + 1, index);
       rows++;
       more = in.more(']');
@@ -58,7 +58,7 @@ final class JsonTensorReader implements JsonReader {
     if (!more) in.at++;
     if (more && tensor.itemBytes == 1 && tensor.min == 0) index = smallNumbers(in, data, index, end);
     while (more) {
-      if (in.peek() >= 0 && index == end) throw wrong(in.at, "more than " + count + " items");
+      if (index == end) throw superfluous(in, "more than " + count + " items");
       if (tensor.isInteger) tensor.put(data, index, JsonNumbers.integer(in, tensor.min, tensor.max, tensor.dtype));
       else tensor.put(data, index, floating(in));
       index++;
@@ -68,7 +68,7 @@ final class JsonTensorReader implements JsonReader {
   }
 
   private double floating(JsonCursor in) throws DecodeException {
-    return tensor.itemBytes == 4 ? (Float) JsonNumbers.float32(in) : JsonNumbers.number(in, tensor.dtype);
+    return tensor.itemBytes == 4 ? JsonNumbers.single(in) : JsonNumbers.number(in, tensor.dtype);
   }
 
   /**
@@ -102,6 +102,11 @@ final class JsonTensorReader implements JsonReader {
       in.at = at;
     }
     return index;
+  }
+
+  /** Behind a comma: one item too many, unless what stands there is no value at all. */
+  private static DecodeException superfluous(JsonCursor in, String found) throws DecodeException {
+    return wrong(in.mismatch("the end of the list").position, found);
   }
 
   private static DecodeException wrong(int position, String found) {
