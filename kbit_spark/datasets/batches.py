@@ -6,7 +6,7 @@ the size of the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ class Source:
     pin: bool = False
 
 
-def training_batches(source: Source, plan: EpochPlan, first_step: int = 0) -> Iterator[Batch]:
+def training_batches(source: Source, plan: EpochPlan, first_step: int = 0) -> Generator[Batch, None, None]:
     """Yield the rank's part of the global batches `first_step`, `first_step + 1`, ... of the epoch.
 
     Raises:
@@ -63,7 +63,7 @@ def training_batches(source: Source, plan: EpochPlan, first_step: int = 0) -> It
             yield from pinned
 
 
-def evaluation_batches(source: Source, batch_rows: int) -> Iterator[Batch]:
+def evaluation_batches(source: Source, batch_rows: int) -> Generator[Batch, None, None]:
     """Yield every row of the split exactly once over all ranks; ranks may get unequal numbers of batches."""
     with closing(Prefetch(_evaluation(source, batch_rows), source.prefetch_batches)) as batches:
         yield from batches

@@ -137,7 +137,9 @@ def _slices(group: RowGroup, columns: tuple[str, str]) -> Iterator[pa.RecordBatc
             raise RunError(msg, "check data.input and data.target")
         try:
             # One thread: ranks share a machine, and decoding is far from being the bottleneck.
-            yield from parquet.iter_batches(SLICE_ROWS, row_groups=[group.index], columns=list(columns), use_threads=False)
+            yield from parquet.iter_batches(
+                SLICE_ROWS, row_groups=[group.index], columns=list(columns), use_threads=False
+            )
         except (OSError, pa.ArrowException) as error:
             msg = f"cannot read {group.path}: {' '.join(str(error).split())}"
             raise RunError(msg, "the file is damaged or gone; VACUUM may have taken it") from error

@@ -47,5 +47,7 @@ def _imported(name: str) -> Factory:
         factory: Factory = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         msg = f"cannot import the model {name!r}: {error}"
-        raise UsageError(msg, "the module must be importable on the driver and on the executors (--py-files)") from error
+        raise UsageError(
+            msg, "the module must be importable on the driver and on the executors (--py-files)"
+        ) from error
     return factory

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,26 +13,30 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 
 class Sums:
-    """Loss, correct predictions and rows summed on the device; nothing waits for it until `reduced` or `loss`."""
+    """Loss, correct predictions and rows, summed on the device: adding a batch waits for nothing."""
 
     def __init__(self, device: torch.device) -> None:
-        self._totals = torch.zeros(3, dtype=torch.float64, device=device)
+        self._loss = torch.zeros((), dtype=torch.float64, device=device)
+        self._correct = torch.zeros((), dtype=torch.int64, device=device)
+        self._rows = 0
+        self._told = (0.0, 0)
 
     def add(self, loss_sum: torch.Tensor, logits: torch.Tensor, targets: torch.Tensor) -> None:
         """Add one batch: its summed loss, its logits (rows, classes), its targets (rows,)."""
-        correct = (logits.detach().argmax(dim=1) == targets).sum()
-        self._totals[0] += loss_sum.detach()
-        self._totals[1] += correct
-        self._totals[2] += len(targets)
+        self._loss += loss_sum.detach()
+        self._correct += (logits.detach().argmax(dim=1) == targets).sum()
+        self._rows += len(targets)
 
-    def loss(self) -> float:
-        """Return this rank's mean loss so far (waits for the device)."""
-        loss, _, rows = self._totals.tolist()
-        return loss / rows if rows else 0.0
+    def window_loss(self) -> float:
+        """Return this rank's mean loss since the last call (waits for the device)."""
+        loss, rows = float(self._loss), self._rows
+        mean = (loss - self._told[0]) / max(1, rows - self._told[1])
+        self._told = (loss, rows)
+        return mean
 
     def reduced(self) -> Averages:
         """Return the averages over all ranks; every rank must call it."""
-        totals = self._totals.clone()
+        totals = torch.stack([self._loss, self._correct.double(), torch.full_like(self._loss, self._rows)])
         dist.all_reduce(totals)
         loss, correct, rows = totals.tolist()
         return Averages(loss / rows if rows else 0.0, correct / rows if rows else 0.0, int(rows))
@@ -63,18 +65,10 @@ class StepClock:
     _rows: int = 0
     _began: float = field(default_factory=time.perf_counter)
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Time the wait for a batch."""
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._waits.append(time.perf_counter() - begin)
-
-    def step(self, seconds: float, rows: int) -> None:
-        """Count one finished step of `rows` local rows; `seconds` include the wait."""
+    def step(self, seconds: float, waited: float, rows: int) -> None:
+        """Count one finished step of `rows` local rows; `seconds` include what was `waited` for data."""
         self._steps.append(seconds)
+        self._waits.append(waited)
         self._rows += rows
 
     def take(self) -> dict[str, float]:
