@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import asdict
 from pathlib import Path
@@ -92,7 +93,7 @@ def fit(
         TrainingError: too many attempts were lost.
     """
     sc, root = spark.sparkContext, checkpoint_dir(config)
-    local = sc.master.startswith("local[") or sc.master == "local"
+    local = re.match(r"local(\[|$)", sc.master or "") is not None
     host = "127.0.0.1" if local else str(sc.getConf().get("spark.driver.host", "127.0.0.1"))
     with Control("127.0.0.1" if local else "", telemetry.emit) as control:
 

@@ -12,7 +12,7 @@ from kbit_spark.errors import UsageError
 from kbit_spark.models.cnn import Cnn
 from kbit_spark.models.mlp import Mlp
 
-Factory = Callable[..., nn.Module]
+Factory = Callable[..., Any]
 
 MODELS: Mapping[str, Factory] = {"cnn": Cnn, "mlp": Mlp}
 
@@ -47,7 +47,5 @@ def _imported(name: str) -> Factory:
         factory: Factory = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         msg = f"cannot import the model {name!r}: {error}"
-        raise UsageError(
-            msg, "the module must be importable on the driver and on the executors (--py-files)"
-        ) from error
+        raise UsageError(msg, "driver and executors must be able to import it (--py-files)") from error
     return factory

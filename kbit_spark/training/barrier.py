@@ -107,7 +107,7 @@ def _gpu_profile(sc: SparkContext, device: str) -> Any:
     conf = sc.getConf()
     has_gpus = float(conf.get("spark.executor.resource.gpu.amount", "0") or 0) > 0
     asked = float(conf.get("spark.task.resource.gpu.amount", "0") or 0) > 0
-    if device == "cpu" or not has_gpus or asked or sc.master.startswith("local["):
+    if device == "cpu" or not has_gpus or asked or (sc.master or "").startswith("local["):
         return None
     cpus = int(conf.get("spark.task.cpus", "1") or 1)
     return ResourceProfileBuilder().require(TaskResourceRequests().cpus(cpus).resource("gpu", 1)).build

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # not in its __all__
 
 from kbit_spark.training.world import World
 
@@ -51,13 +52,13 @@ def process_group(world: World, publish: Publish, timeout_s: float) -> Iterator[
     dist.destroy_process_group()
 
 
-def _store(world: World, publish: Publish, timeout: timedelta) -> dist.TCPStore:
+def _store(world: World, publish: Publish, timeout: timedelta) -> TCPStore:
     if world.is_first:
-        store = dist.TCPStore(world.host, 0, world.size, is_master=True, timeout=timeout, wait_for_workers=False)
+        store = TCPStore(world.host, 0, world.size, is_master=True, timeout=timeout, wait_for_workers=False)
         publish(f"{world.host}:{store.port}")
         return store
     host, _, port = publish("")[0].rpartition(":")
-    return dist.TCPStore(host, int(port), world.size, is_master=False, timeout=timeout, wait_for_workers=False)
+    return TCPStore(host, int(port), world.size, is_master=False, timeout=timeout, wait_for_workers=False)
 
 
 def _abort(world: World) -> None:

@@ -29,7 +29,7 @@ def check_slots(sc: SparkContext, world_size: int, profile: Profile = None, wait
         msg = "a barrier stage cannot run with dynamic allocation (SPARK-24942)"
         raise UsageError(msg, "set spark.dynamicAllocation.enabled=false and spark.executor.instances")
     cpus = int(conf.get("spark.task.cpus", "1") or 1)
-    limit = _static_slots(sc.master, cpus)
+    limit = _static_slots(sc.master or "", cpus)
     deadline = time.monotonic() + wait_s
     while (slots := _slots(sc, profile)) is not None and slots < world_size:
         if (limit is not None and limit < world_size) or time.monotonic() > deadline:
@@ -51,7 +51,7 @@ def _static_slots(master: str, cpus: int) -> int | None:
 def _slots(sc: SparkContext, profile: Profile) -> int | None:
     """Ask Spark's scheduler, as its own check of barrier stages does; None where Py4J may not."""
     try:
-        scala: Any = sc._jsc.sc()  # type: ignore[attr-defined]
+        scala: Any = sc._jsc.sc()
         java_profile = profile._java_resource_profile if profile is not None else None
         if java_profile is None:
             java_profile = scala.resourceProfileManager().defaultResourceProfile()

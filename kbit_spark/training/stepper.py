@@ -60,7 +60,7 @@ class Stepper:
             logits = self._forward(self._ddp, batch)
             loss = cross_entropy_sum(logits, batch.targets)
             rows = self._config.global_batch_size * group
-            self.scaler.scale(loss * (self._world.size / rows)).backward()
+            torch.autograd.backward(self.scaler.scale(loss * (self._world.size / rows)))
         sums.add(loss, logits, batch.targets)
         if last:
             self._update()
