@@ -1,0 +1,82 @@
+"""The console: one live status line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console as RichConsole
+from rich.live import Live
+from rich.text import Text
+
+from kbit_spark.events import Event
+
+
+def describe(event: Event) -> str:
+    """Return the event as one line for a person; empty for kinds that the console leaves to the files."""
+    n, labels = event.numbers, event.labels
+    if event.kind == "ingest_batch":
+        return (
+            f"batch {n.get('batch_id', 0):.0f}  {n.get('rows_per_s', 0):,.0f} rows/s  lag {n.get('lag_rows', 0):,.0f}  "
+            f"good {n.get('good', 0):,.0f}  bad {n.get('bad', 0):,.0f}  {n.get('duration_s', 0):.2f} s"
+        )
+    if event.kind == "train_window":
+        return f"epoch {n.get('epoch', 0):.0f}  step {n.get('step', 0):.0f}  loss {n.get('loss', 0):.4f}" + _speed(n)
+    if event.kind == "train_epoch":
+        return (
+            f"epoch {n.get('epoch', 0):.0f}  loss {n.get('train_loss', 0):.4f}"
+            + (f" / {n['validation_loss']:.4f} validation" if "validation_loss" in n else "")
+            + f"  accuracy {n.get('train_accuracy', 0):.2%}"
+            + (f" / {n['validation_accuracy']:.2%} validation" if "validation_accuracy" in n else "")
+            + _speed(n)
+        )
+    if event.kind == "train_test":
+        return f"test  loss {n.get('loss', 0):.4f}  accuracy {n.get('accuracy', 0):.2%}  {n.get('rows', 0):,.0f} rows"
+    if event.kind == "train_restart":
+        return f"restart {n.get('attempt', 0):.0f} from step {n.get('step', 0):.0f}: {labels.get('reason', '')}"
+    if event.kind == "spark_task_failure":
+        return f"task failed in stage {n.get('stage_id', 0):.0f}: {labels.get('reason', '')}"
+    if event.kind == "run":
+        return f"{labels.get('job', 'run')} {labels.get('outcome') or 'started'}"
+    return ""
+
+
+def _speed(n: Mapping[str, float]) -> str:
+    return f"  {n.get('samples_per_s', 0):,.0f} samples/s  data wait {n.get('data_wait_share', 0):.0%}"
+
+
+class Console:
+    """Shows batches and windows in one live line; epochs, failures and the outcome stay on the screen."""
+
+    name = "console"
+    _LIVE = frozenset({"ingest_batch", "train_window"})
+
+    def __init__(self, console: RichConsole | None = None) -> None:
+        self._console = console or RichConsole(highlight=False, soft_wrap=True)
+        self._live: Live | None = None
+
+    def write(self, event: Event) -> None:
+        """Show one event."""
+        line = describe(event)
+        if not line or (event.kind == "train_window" and event.rank not in (None, 0)):
+            return
+        if event.kind not in self._LIVE or not self._console.is_terminal:
+            self._console.print(Text(line, style=_style(event)))
+            return
+        if self._live is None:
+            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+            self._live.start()
+        self._live.update(Text(line, style="cyan", overflow="ellipsis", no_wrap=True))
+
+    def tick(self) -> None:
+        """Nothing depends on time."""
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        if self._live is not None:
+            self._live.stop()
+
+
+def _style(event: Event) -> str:
+    if event.kind in ("train_restart", "spark_task_failure"):
+        return "yellow"
+    return "bold" if event.kind in ("train_epoch", "train_test", "run") else ""

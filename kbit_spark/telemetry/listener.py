@@ -1,0 +1,121 @@
+"""What Spark itself knows, as events: stages from the JVM's StageListener, triggers from the queries' progress."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from kbit_spark.events import Event
+
+log = logging.getLogger(__name__)
+LISTENER = "kbit.telemetry.StageListener"
+DRAIN_S = 1.0
+DRAIN_MAX = 500
+
+Emit = Callable[[Event], None]
+
+
+class SparkWatch:
+    """Drains the StageListener each second into `emit` and follows streaming queries until `stop`.
+
+    Without the listener in ``spark.extraListeners`` there are no stage events, said once in the log.
+    """
+
+    def __init__(self, spark: SparkSession, emit: Emit) -> None:
+        self._spark = spark
+        self._emit = emit
+        self._stopping = threading.Event()
+        self._progress = ProgressListener(emit)
+        spark.streams.addListener(self._progress)
+        if LISTENER not in str(spark.sparkContext.getConf().get("spark.extraListeners", "")):
+            log.warning("no stage events: set spark.extraListeners=%s", LISTENER)
+        self._thread = threading.Thread(target=self._run, name="telemetry-stages", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Wait for the listener bus, take what is left and let go of the session."""
+        try:
+            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(2000)
+        except Exception as error:  # a busy bus or a stopped context: the last stages are lost, the run is not
+            log.debug("listener bus: %s", error)
+        self._stopping.set()
+        self._thread.join(timeout_s)
+        try:
+            self._spark.streams.removeListener(self._progress)
+        except Exception as error:
+            log.debug("streaming listener: %s", error)
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            last = self._stopping.wait(DRAIN_S)
+            try:
+                self._drain()
+            except Exception as error:  # no such class, or the JVM is gone
+                log.info("stage events end: %s", str(error).splitlines()[0] if str(error) else type(error).__name__)
+                return
+
+    def _drain(self) -> None:
+        jvm: Any = self._spark.sparkContext._jvm
+        while text := jvm.kbit.telemetry.StageListener.drain(DRAIN_MAX):
+            for line in text.splitlines():
+                self._emit(parse(line))
+
+
+def parse(line: str) -> Event:
+    """Read one line of the StageListener."""
+    data = json.loads(line)
+    return Event(data["kind"], data["scope"], data["numbers"], data["labels"])
+
+
+class ProgressListener(StreamingQueryListener):
+    """Emits ``stream_progress`` per trigger."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - pyspark's name
+        """Nothing to tell."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Emit the trigger's durations in seconds."""
+        try:
+            self._emit(progress_event(json.loads(event.progress.json)))
+        except Exception as error:  # nothing may reach the query
+            log.debug("progress: %s", error)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing to tell."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Nothing to tell."""
+
+
+def progress_event(progress: dict[str, Any]) -> Event:
+    """Return a query's progress (its JSON document) as an event."""
+    durations = progress.get("durationMs", {})
+    names = {
+        "trigger_s": "triggerExecution",
+        "add_batch_s": "addBatch",
+        "planning_s": "queryPlanning",
+        "wal_commit_s": "walCommit",
+        "offsets_s": "latestOffset",
+    }
+    numbers = {name: durations.get(key, 0) / 1000 for name, key in names.items()}
+    numbers |= {
+        "batch_id": float(progress["batchId"]),
+        "input_rows": float(progress.get("numInputRows") or 0),
+        "processed_rows_per_s": float(progress.get("processedRowsPerSecond") or 0),
+    }
+    return Event("stream_progress", f"batch={progress['batchId']}", numbers, {"query": progress.get("name") or ""})
