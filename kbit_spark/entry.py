@@ -61,6 +61,7 @@ def _log_to_file(path: Path) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 def _fail(message: str, hint: str, code: int) -> None:

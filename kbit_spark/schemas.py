@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 DType = Literal["uint8", "int8", "int16", "int32", "int64", "float32", "float64"]
 ScalarType = Literal["boolean", "int", "long", "float", "double", "string", "binary"]
+ListType = Literal["array<boolean>", "array<int>", "array<long>", "array<float>", "array<double>", "array<string>"]
 Split = Literal["train", "validation", "test"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -73,10 +74,10 @@ class Tensor(Frozen):
 
 
 class FieldSpec(Frozen):
-    """One decoded field of the samples table: a scalar `type`, or a `tensor`."""
+    """One decoded field of the samples table: a `type` (scalar or list), or a `tensor`."""
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
-    type: ScalarType | None = None
+    type: ScalarType | ListType | None = None
     tensor: Tensor | None = None
     required: bool = True
 

@@ -1,1 +1,131 @@
-"""Builds the SparkSession: jars, Delta, the listener; settings that the user gave always win."""
+"""Builds the SparkSession: jars, Delta, the listener, the package on the executors; the user's settings always win.
+
+Works under spark-submit, as plain Python and on Databricks, where session, Kafka, Avro and Delta come with the cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+from kbit_spark.errors import KbitError, MissingRequirement, RunError
+
+log = logging.getLogger(__name__)
+
+PACKAGE = Path(__file__).resolve().parent
+JARS = Path(os.environ.get("KBIT_JARS", PACKAGE.parent / "jars/target/spark"))
+LOGGING = PACKAGE.parent / "conf/log4j2.properties"
+LISTENER = "kbit.telemetry.StageListener"
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING}",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Binary columns are no use for data skipping, and the log state of a stream's table is small
+    # (docs/decisions/0005-micro-batch-cost.md has the measurements).
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # Files of each split are open side by side, so that rows need no sort by split before the write
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
+}
+
+
+def on_databricks() -> bool:
+    """Tell whether the code runs on a Databricks cluster."""
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ
+
+
+def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
+    """Return the session of this process, made with `settings` over the defaults file over `DEFAULTS`.
+
+    Raises:
+        MissingRequirement: no Java, or the project's jars are not there.
+        RunError: Spark does not start.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    existing = SparkSession.getActiveSession()
+    if existing is not None or on_databricks():
+        return _reuse(existing or SparkSession.builder.getOrCreate(), settings)
+    conf = SparkConf()
+    for key, value in {**DEFAULTS, **_jar_settings(conf)}.items():
+        conf.setIfMissing(key, value)
+    for key, value in settings.items():
+        conf.set(key, value)
+    _add_listener(conf)
+    conf.setIfMissing("spark.master", "local[*]")
+    conf.set("spark.app.name", app_name)
+    try:
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    except Exception as error:
+        raise _start_failure(error) from error
+    _ship_package(spark)
+    _forward_signals(spark)
+    return spark
+
+
+def _jar_settings(conf: SparkConf) -> dict[str, str]:
+    if conf.contains("spark.jars") or conf.contains("spark.driver.extraClassPath"):
+        return {}
+    jars = sorted(JARS.glob("*.jar"))
+    if not any(jar.name.startswith("delta-spark") for jar in jars):
+        msg = f"no jars in {JARS}"
+        raise MissingRequirement(msg, "run `make setup`, or set KBIT_JARS to the folder that holds them")
+    return {"spark.jars": ",".join(str(jar) for jar in jars)}
+
+
+def _add_listener(conf: SparkConf) -> None:
+    listeners = [name for name in (conf.get("spark.extraListeners") or "").split(",") if name]
+    if LISTENER not in listeners:
+        conf.set("spark.extraListeners", ",".join([*listeners, LISTENER]))
+
+
+def _reuse(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    for key, value in settings.items():
+        if spark.conf.isModifiable(key):
+            spark.conf.set(key, value)
+        elif spark.conf.get(key, None) != value and not key.startswith("spark.hadoop."):
+            log.warning("%s cannot change in a running session; set it in the cluster's configuration", key)
+    return spark
+
+
+def _start_failure(error: Exception) -> KbitError:
+    text = " ".join(str(error).split())
+    if "JAVA" in text.upper() and "GATEWAY" in text.upper():
+        return MissingRequirement(
+            "Spark's Java process did not start", "install Java 17; details are above or in the log"
+        )
+    return RunError(f"Spark does not start: {text[:300]}", "check the master and the Spark settings")
+
+
+def _ship_package(spark: SparkSession) -> None:
+    """Give executors on other machines this very code; an installed copy there may be older."""
+    if spark.sparkContext.master.startswith("local["):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "kbit_spark.zip"
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+            for file in sorted(PACKAGE.rglob("*.py")):
+                package.write(file, file.relative_to(PACKAGE.parent))
+        spark.sparkContext.addPyFile(str(archive))  # copies it, so the folder may go
+
+
+def _forward_signals(spark: SparkSession) -> None:
+    """Let Python decide when to stop: under spark-submit signals reach the JVM, which would end in mid-batch."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.kbit.runtime.Signals.forwardTo(os.getpid())

@@ -59,6 +59,7 @@ class Telemetry:
         self.channels = [Channel(sink) for sink in sinks]
         self._watch: SparkWatch | None = None
         self._closed = False
+        self._start: Event | None = None
 
     @classmethod
     def open(
@@ -72,16 +73,14 @@ class Telemetry:
         """Return a run's telemetry: console, events.jsonl and what `config` asks for. A folder that fails is logged."""
         run_id = run_id or new_run_id(job)
         sinks: list[Sink] = [Console()]
-        folder: Path | None = Path(config.run_dir) / run_id
+        folder: Path | None = None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if config_text is not None:
-                (folder / "config.yaml").write_text(config_text, encoding="utf-8")
+            folder = _make_folder(Path(config.run_dir) / run_id, config_text)
             sinks.append(JsonLines(folder / "events.jsonl"))
             if config.csv:
                 sinks.append(Csv(folder / "events.csv"))
         except OSError as error:  # a full or read-only disk must not stop the job
-            log.warning("no run folder at %s: %s", folder, error)
+            log.warning("no run folder in %s: %s", config.run_dir, error)
             folder = None
         telemetry = cls(run_id, job, sinks, folder, config, config_text or "")
         if spark is not None:
@@ -89,7 +88,8 @@ class Telemetry:
         return telemetry
 
     def __enter__(self) -> Telemetry:
-        self.emit(Event("run", labels={"phase": "start", "job": self.job, "config": self._config_text}))
+        self._start = Event("run", labels={"phase": "start", "job": self.job, "config": self._config_text})
+        self.emit(self._start)
         return self
 
     def __exit__(
@@ -104,14 +104,17 @@ class Telemetry:
             channel.put(event)
 
     def watch_spark(self, spark: SparkSession) -> None:
-        """Take the StageListener's stages and the queries' progress as events; write the metrics table if configured."""
+        """Take stages and the queries' progress as events; write the metrics table if configured."""
         if self._watch is not None:
             return
         from kbit_spark.telemetry.listener import SparkWatch  # pyspark: only where there is a session
 
         if self._config.metrics_table:
             table = MetricsTable(spark, self._config.metrics_table, self.run_id, self.job)
-            self.channels = [*self.channels, Channel(table)]
+            channel = Channel(table)
+            if self._start is not None:
+                channel.put(self._start)
+            self.channels = [*self.channels, channel]
         self._watch = SparkWatch(spark, self.emit)
 
     def close(self, outcome: str = "ok", timeout_s: float = CLOSE_TIMEOUT_S) -> None:
@@ -130,3 +133,10 @@ class Telemetry:
                 log.warning("telemetry sink %s did not finish in %.0f s", channel.sink.name, timeout_s)
             if channel.dropped:
                 log.warning("telemetry sink %s dropped %d events", channel.sink.name, channel.dropped)
+
+
+def _make_folder(folder: Path, config_text: str | None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    if config_text is not None:
+        (folder / "config.yaml").write_text(config_text, encoding="utf-8")
+    return folder

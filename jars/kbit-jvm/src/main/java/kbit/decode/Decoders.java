@@ -1,0 +1,71 @@
+package kbit.decode;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import kbit.decode.avro.AvroDecoder;
+import kbit.decode.json.JsonDecoder;
+
+/** Makes decoders out of plans; Python writes the plans (kbit_spark/codecs). */
+public final class Decoders {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private Decoders() {}
+
+  public static Decoder of(String plan) {
+    JsonNode tree = parse(plan);
+    String format = tree.get("format").asText();
+    return switch (format) {
+      case "json" -> new JsonDecoder(tree);
+      case "avro" -> new AvroDecoder(tree);
+      default -> throw new IllegalArgumentException("no decoder for format " + format);
+    };
+  }
+
+  /** Decodes many payloads and returns one JSON line for each: {"value": {...}} or {"error", "position", "reason"}. */
+  public static List<String> decodeToJson(String plan, List<byte[]> payloads) throws JsonProcessingException {
+    Decoder decoder = of(plan);
+    JsonNode fields = parse(plan).get("fields");
+    List<String> lines = new ArrayList<>();
+    for (byte[] payload : payloads) lines.add(JSON.writeValueAsString(describe(decoder, fields, payload)));
+    return lines;
+  }
+
+  private static Map<String, Object> describe(Decoder decoder, JsonNode fields, byte[] payload) {
+    Map<String, Object> line = new LinkedHashMap<>();
+    try {
+      Object[] values = decoder.decode(payload);
+      Map<String, Object> row = new LinkedHashMap<>();
+      for (int i = 0; i < values.length; i++) row.put(fields.get(i).get("name").asText(), readable(values[i]));
+      line.put("value", row);
+    } catch (DecodeException fault) {
+      line.put("error", fault.code);
+      line.put("position", fault.position);
+      line.put("reason", fault.getMessage());
+    }
+    return line;
+  }
+
+  private static Object readable(Object value) {
+    if (value instanceof byte[] bytes) return Map.of("$hex", HexFormat.of().formatHex(bytes));
+    if (value instanceof Double || value instanceof Float) {
+      double number = ((Number) value).doubleValue();
+      return Double.isFinite(number) ? (Object) number : Double.toString(number);
+    }
+    if (value instanceof Object[] items) return java.util.Arrays.stream(items).map(Decoders::readable).toList();
+    return value == null || value instanceof Number || value instanceof Boolean ? value : value.toString();
+  }
+
+  private static JsonNode parse(String plan) {
+    try {
+      return JSON.readTree(plan);
+    } catch (JsonProcessingException error) {
+      throw new IllegalArgumentException("the decoder plan is no JSON: " + error.getOriginalMessage(), error);
+    }
+  }
+}

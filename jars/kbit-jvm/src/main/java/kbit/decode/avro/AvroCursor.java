@@ -1,0 +1,106 @@
+package kbit.decode.avro;
+
+import java.util.Arrays;
+import kbit.decode.DecodeException;
+import kbit.decode.Utf8;
+
+/** A place in an Avro payload and the bounds-checked reading of primitives from there. */
+final class AvroCursor {
+  final byte[] data;
+  int at;
+
+  AvroCursor(byte[] data) {
+    this.data = data;
+  }
+
+  /** Reads a zigzag varint of up to 64 bits. */
+  long readLong() throws DecodeException {
+    if (at < data.length && data[at] >= 0) { // one byte: most lengths, counts and pixels
+      int small = data[at++];
+      return (small >>> 1) ^ -(small & 1);
+    }
+    int start = at;
+    long value = 0;
+    for (int shift = 0; shift < 70; shift += 7) {
+      if (at >= data.length) throw DecodeException.truncated(data);
+      byte next = data[at++];
+      if (shift == 63 && (next & 0xfe) != 0) break;
+      value |= (long) (next & 0x7f) << shift;
+      if (next >= 0) return (value >>> 1) ^ -(value & 1);
+    }
+    throw new DecodeException("bad_varint", start, "a varint of more than 64 bits");
+  }
+
+  int readInt() throws DecodeException {
+    int start = at;
+    long value = readLong();
+    if ((int) value != value) throw DecodeException.overflow(start, "int");
+    return (int) value;
+  }
+
+  float readFloat() throws DecodeException {
+    return Float.intBitsToFloat((int) littleEndian(4));
+  }
+
+  double readDouble() throws DecodeException {
+    return Double.longBitsToDouble(littleEndian(8));
+  }
+
+  private long littleEndian(int bytes) throws DecodeException {
+    need(bytes);
+    long value = 0;
+    for (int i = 0; i < bytes; i++) value |= (data[at++] & 0xffL) << (8 * i);
+    return value;
+  }
+
+  boolean readBoolean() throws DecodeException {
+    need(1);
+    byte value = data[at];
+    if (value != 0 && value != 1) throw DecodeException.mismatch(at, "a boolean is 0 or 1, not " + (value & 0xff));
+    at++;
+    return value == 1;
+  }
+
+  /** Reads a length of at most 2^31-1 and makes sure that so many bytes follow. */
+  int readLength() throws DecodeException {
+    int start = at;
+    long length = readLong();
+    if (length < 0 || length > Integer.MAX_VALUE) throw badLength(start, "a length of " + length);
+    need((int) length);
+    return (int) length;
+  }
+
+  byte[] readBytes(int length) throws DecodeException {
+    need(length);
+    at += length;
+    return Arrays.copyOfRange(data, at - length, at);
+  }
+
+  void skip(int length) throws DecodeException {
+    need(length);
+    at += length;
+  }
+
+  /** Skips a string of so many bytes, which must be well-formed UTF-8. */
+  void skipText(int length) throws DecodeException {
+    int fault = Utf8.firstFault(data, at, at + length);
+    if (fault >= 0) throw new DecodeException("bad_utf8", fault, "the text is not well-formed UTF-8");
+    at += length;
+  }
+
+  /** Reads an index into {@code count} branches or symbols. */
+  int readIndex(int count, String code, String what) throws DecodeException {
+    int start = at;
+    long index = readLong();
+    if (index >= 0 && index < count) return (int) index;
+    throw new DecodeException(code, start, "there is no " + what + " " + index + ", only 0 to " + (count - 1));
+  }
+
+  DecodeException badLength(int position, String what) {
+    return new DecodeException("bad_length", position, what + " cannot be right");
+  }
+
+  private void need(int bytes) throws DecodeException {
+    if (bytes > data.length - at) throw DecodeException.truncated(data);
+  }
+}

@@ -1,0 +1,13 @@
+"""Kafka to Delta: ``spark-submit jobs/stream_ingest.py --config FILE [section.key=value ...]``."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a checkout works without being installed
+
+from kbit_spark import ingest
+from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.entry import run_job
+
+if __name__ == "__main__":
+    run_job(IngestConfig, ingest.run, "Reads Kafka topics into Delta tables, exactly once.")

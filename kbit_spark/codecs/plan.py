@@ -1,0 +1,27 @@
+"""Decoder plans: what the JVM module executes, as plain JSON. Python is where schemas are understood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kbit_spark.schemas import FieldSpec
+
+Plan = dict[str, Any]
+
+
+def plan_of_field(field: FieldSpec) -> Plan:
+    """Return name, type and nullability of a field as a plan's `fields` hold them."""
+    kind: Plan = {"tensor": plan_of_tensor(field)} if field.tensor else {"type": field.type}
+    return {"name": field.name, "required": field.required, **kind}
+
+
+def plan_of_tensor(field: FieldSpec) -> Plan:
+    """Return dtype and shape of a tensor field."""
+    assert field.tensor is not None
+    return {"dtype": field.tensor.dtype, "shape": list(field.tensor.shape)}
+
+
+def plan_of_fields(fields: Sequence[FieldSpec]) -> list[Plan]:
+    """Return the row that every decoder gives, in the order of `fields`."""
+    return [plan_of_field(field) for field in fields]

@@ -1,0 +1,110 @@
+"""The Kafka source: checks what it is to read before Spark starts, then opens the stream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from pyspark.sql import DataFrame, SparkSession
+
+from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.errors import RunError, UsageError
+from kbit_spark.schemas import OffsetRange
+
+TIMEOUT_S = 10.0
+_AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
+# librdkafka has its own names for what Java's client keeps in a JAAS line; Spark checks these at its own start
+_JAVA_ONLY = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore", "sasl.login", "sasl.client.callback")
+
+
+def read_stream(spark: SparkSession, config: KafkaConfig) -> DataFrame:
+    """Return the stream of records: key, value, topic, partition, offset, timestamp, headers.
+
+    A record that retention removes before it was read fails the query (Spark's failOnDataLoss), never silently.
+    """
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", config.bootstrap_servers)
+        .option("subscribe", ",".join(topic.name for topic in config.topics))
+        .option("startingOffsets", config.starting_offsets)
+        .option("includeHeaders", "true")
+    )
+    if config.max_offsets_per_trigger is not None:
+        reader = reader.option("maxOffsetsPerTrigger", config.max_offsets_per_trigger)
+    for name, value in config.consumer_options().items():
+        reader = reader.option(f"kafka.{name.removeprefix('kafka.')}", value)
+    return reader.load()
+
+
+def check_topics(config: KafkaConfig) -> None:
+    """Make sure that the broker answers and has every topic.
+
+    Raises:
+        UsageError: a consumer option that does not exist, or a secret that is not in the environment.
+        RunError: no broker, wrong credentials, a missing topic.
+    """
+    options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
+    if any(name.startswith(_JAVA_ONLY) for name in options):
+        logging.getLogger("kbit").info("credentials in Java's form: Spark's own client checks them")
+        return
+    there = _topics(config.bootstrap_servers, options)
+    missing = [topic.name for topic in config.topics if topic.name not in there]
+    if missing:
+        known = ", ".join(sorted(name for name in there if not name.startswith("__"))[:10]) or "none"
+        msg = f"no topic {', '.join(missing)} at {config.bootstrap_servers}"
+        raise RunError(msg, f"topics there: {known}")
+
+
+def _topics(bootstrap_servers: str, options: Mapping[str, str]) -> set[str]:
+    faults: list[KafkaError] = []
+    settings = {**options, "bootstrap.servers": bootstrap_servers, "error_cb": faults.append, "log_level": 0}
+    try:
+        client = AdminClient(settings, logger=_silent())
+    except KafkaException as error:
+        msg = f"kafka.options: {error.args[0].str()}"
+        raise UsageError(msg) from error
+    try:
+        return set(client.list_topics(timeout=TIMEOUT_S).topics)
+    except KafkaException as error:
+        client.poll(0)
+        raise _unreachable(bootstrap_servers, error.args[0], faults) from error
+
+
+def _unreachable(bootstrap_servers: str, error: KafkaError, faults: list[KafkaError]) -> RunError:
+    for fault in [*faults, error]:
+        if fault.code() in _AUTHENTICATION:
+            msg = f"the broker {bootstrap_servers} refuses the credentials"
+            return RunError(msg, "check kafka.options and the variables in kafka.options_from_env")
+    reason = (faults[0] if faults else error).str()
+    msg = f"no Kafka broker answers at {bootstrap_servers}: {reason}"
+    return RunError(msg, "`kbit broker start` starts one here; else correct kafka.bootstrap_servers")
+
+
+def _silent() -> logging.Logger:
+    logger = logging.getLogger("kbit.kafka")
+    logger.propagate = False
+    logger.addHandler(logging.NullHandler())
+    return logger
+
+
+class Lag:
+    """How many records wait behind the last batch, asked of the broker."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
+        java_only = any(name.startswith(_JAVA_ONLY) for name in options)
+        settings = {**options, "bootstrap.servers": config.bootstrap_servers, "log_level": 0}
+        self._client = None if java_only else AdminClient(settings, logger=_silent())
+
+    def behind(self, ranges: Sequence[OffsetRange]) -> int | None:
+        """Return the number of offsets behind the ends of `ranges`; None where the broker does not tell in time."""
+        if self._client is None:
+            return None
+        ends = {TopicPartition(r.topic, r.partition): r.end for r in ranges}
+        asked = self._client.list_offsets({place: OffsetSpec.latest() for place in ends}, request_timeout=2)
+        try:
+            return sum(max(0, latest.result(2).offset - ends[place]) for place, latest in asked.items())
+        except (KafkaException, TimeoutError):
+            return None

@@ -1,0 +1,130 @@
+"""Runs a streaming query to its end: triggers, signals, and failures as one clear line.
+
+SIGTERM and the first SIGINT let the running batch finish; a second SIGINT ends the process at once, which is as
+harmless as any crash: the batch runs again at the next start and changes nothing that is already written.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from kbit_spark.config.ingest import TriggerConfig
+from kbit_spark.errors import KbitError, RunError
+
+POLL_S = 0.2
+COMMIT_WAIT_S = 5.0
+WriteBatch = Callable[[DataFrame, int], None]
+log = logging.getLogger("kbit.query")
+
+
+class StopRequested(Exception):  # noqa: N818 - not an error
+    """Raised inside Spark's thread instead of beginning a batch that nobody waits for."""
+
+
+class Query:
+    """A streaming query over one checkpoint."""
+
+    def __init__(self, trigger: TriggerConfig, checkpoint_dir: str) -> None:
+        self._trigger = trigger
+        self._checkpoint_dir = checkpoint_dir
+        self._stopping = threading.Event()
+        self._writing = threading.Lock()
+        self._failure: BaseException | None = None
+
+    def run(self, stream: DataFrame, write: WriteBatch) -> None:
+        """Run until the topics are drained (`available_now`), a signal asks to stop, or a batch fails.
+
+        Raises:
+            KbitError: what a batch raised, or RunError with Spark's reason.
+        """
+        writer = stream.writeStream.option("checkpointLocation", self._checkpoint_dir)
+        if self._trigger.available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{self._trigger.interval_s} seconds")
+        with self._signals():
+            try:
+                self._follow(writer.foreachBatch(self._guarded(write)).start())
+            except (StreamingQueryException, Py4JJavaError) as error:
+                self._explain(error)
+
+    def _guarded(self, write: WriteBatch) -> WriteBatch:
+        def guarded(batch: DataFrame, batch_id: int) -> None:
+            with self._writing:
+                if self._stopping.is_set():
+                    raise StopRequested
+                try:
+                    write(batch, batch_id)
+                except BaseException as error:
+                    self._failure = error
+                    raise
+
+        return guarded
+
+    def _follow(self, query: StreamingQuery) -> None:
+        while not query.awaitTermination(POLL_S):  # type: ignore[arg-type]  # takes seconds as float as well
+            if self._stopping.is_set() and not self._writing.locked():
+                self._await_commit(query)
+                query.stop()
+
+    def _await_commit(self, query: StreamingQuery) -> None:
+        """Let Spark log the batch as done; without it the batch would only run again, to no effect."""
+        deadline = time.monotonic() + COMMIT_WAIT_S
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(POLL_S / 4)
+
+    def _explain(self, error: Exception) -> None:
+        if self._stopping.is_set() and self._failure is None:
+            return  # StopRequested, or the interruption of an idle query
+        cause = self._failure or error
+        if isinstance(cause, KbitError):
+            raise cause
+        msg = f"the stream stopped: {root_cause(cause)}"
+        raise RunError(
+            msg, "nothing is lost: the batch runs again at the next start; details are in the log"
+        ) from error
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self._stopping.is_set():
+            sys.stderr.write("error: interrupted twice; the running batch will run again at the next start\n")
+            sys.stderr.flush()
+            os._exit(130)  # at once: Spark's own end would wait for the batch
+        log.info("signal %d: the running batch finishes first", number)
+        self._stopping.set()
+
+
+def root_cause(error: BaseException) -> str:
+    """Return the first line of the innermost cause of a Python or JVM exception."""
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = str(cause.getMessage() or cause.toString())
+        return f"{cause.getClass().getSimpleName()}: {_first_line(text)}"
+    return f"{type(error).__name__}: {_first_line(str(error))}" if str(error) else type(error).__name__
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

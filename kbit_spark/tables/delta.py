@@ -1,0 +1,93 @@
+"""Delta tables by path: create, check, append idempotently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, StructType
+
+from kbit_spark.errors import RunError
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """What makes an append harmless to repeat: Delta skips a version of an application that it has seen.
+
+    Delta also skips a version that went back, without a word. So an application id belongs to one checkpoint: a new
+    checkpoint, which counts from 0 again, gets another one.
+    """
+
+    app_id: str
+    version: int
+
+
+def append(rows: DataFrame, path: str, transaction: Transaction, user_metadata: str | None = None) -> None:
+    """Append `rows` in one commit; nothing happens where the transaction was committed before."""
+    writer = (
+        rows.write.format("delta")
+        .mode("append")
+        .option("txnAppId", transaction.app_id)
+        .option("txnVersion", transaction.version)
+    )
+    if user_metadata is not None:
+        writer = writer.option("userMetadata", user_metadata)
+    writer.save(path)
+
+
+def ensure_table(
+    spark: SparkSession, path: str, schema: StructType, partitions: Sequence[str], properties: Mapping[str, str]
+) -> None:
+    """Create a table at `path`, or check that the one there can take rows of `schema`.
+
+    Raises:
+        RunError: something else lies at the path, or a column is missing or of another type.
+    """
+    try:
+        if not DeltaTable.isDeltaTable(spark, path):
+            _create(spark, path, schema, partitions, properties)
+            return
+        found = DeltaTable.forPath(spark, path)
+        _check_columns(path, schema, found.toDF().schema)
+        layout = list(found.detail().select("partitionColumns").collect()[0][0])
+    except PySparkException as error:
+        msg = f"cannot open the table {path}: {_first_line(error)}"
+        raise RunError(msg, "choose a path that holds a Delta table of this stream, or nothing") from error
+    if layout != list(partitions):
+        msg = f"the table {path} is partitioned by {layout or 'nothing'}, not by {list(partitions)}"
+        raise RunError(msg, "choose a new path for it")
+
+
+def _create(
+    spark: SparkSession, path: str, schema: StructType, partitions: Sequence[str], properties: Mapping[str, str]
+) -> None:
+    builder = DeltaTable.createIfNotExists(spark).location(path).addColumns(schema).partitionedBy(*partitions)
+    for key, value in properties.items():
+        builder = builder.property(key, value)
+    builder.execute()
+
+
+def _check_columns(path: str, wanted: StructType, found: StructType) -> None:
+    there = {field.name: field for field in found}
+    for field in wanted:
+        if field.name not in there:
+            msg = f"the table {path} has no column {field.name}"
+            raise RunError(msg, "it belongs to something else, or to other `fields`; choose a new path")
+        if _shape(there[field.name].dataType) != _shape(field.dataType):
+            kinds = f"{there[field.name].dataType.simpleString()}, not {field.dataType.simpleString()}"
+            msg = f"column {field.name} of the table {path} is {kinds}"
+            raise RunError(msg, "correct `fields`, or choose a new path")
+        if there[field.name].metadata.get("kbit.shape") != field.metadata.get("kbit.shape"):
+            msg = f"column {field.name} of the table {path} holds tensors of another shape or dtype"
+            raise RunError(msg, "correct `fields`, or choose a new path")
+
+
+def _shape(data_type: DataType) -> str:
+    return data_type.simpleString()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]

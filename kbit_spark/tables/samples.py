@@ -1,0 +1,81 @@
+"""The samples table: decoded fields, where each record came from, and its split.
+
+Partitioned by split: every data file is then of one split, so a training plan needs only the files' row counts.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kbit_spark.config.ingest import SplitConfig
+from kbit_spark.schemas import SPLIT_COLUMN
+from kbit_spark.tables.delta import ensure_table
+
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+COORDINATES = (
+    StructField("_topic", StringType()),
+    StructField("_partition", IntegerType()),
+    StructField("_offset", LongType()),
+    StructField("_timestamp", TimestampType()),
+    StructField("_key", BinaryType()),
+    StructField("_headers", HEADERS),
+    StructField("_schema_id", IntegerType()),
+    StructField(SPLIT_COLUMN, StringType()),
+)
+_BUCKETS = 1_000_000
+_PROPERTIES = {
+    # the columns are tensors, keys and coordinates that only grow: statistics cost time and skip nothing
+    "delta.dataSkippingNumIndexedCols": "0",
+    "delta.checkpointInterval": "100",
+}
+ROW_GROUP_BYTES = 8 * 1024 * 1024
+"""Small row groups: a training rank reads one at a time, and the memory that it needs is theirs."""
+
+
+def ensure_samples(spark: SparkSession, path: str, value: StructType) -> None:
+    """Create the table, or check that the one there has these columns.
+
+    Raises:
+        RunError: see `ensure_table`.
+    """
+    columns = [StructField(field.name, field.dataType, True, field.metadata) for field in value]
+    ensure_table(spark, path, StructType([*columns, *COORDINATES]), [SPLIT_COLUMN], _PROPERTIES)
+
+
+def sample_rows(decoded: DataFrame, split: SplitConfig) -> DataFrame:
+    """Return the rows for the table from a decoded batch's good records."""
+    return decoded.where("decoded.value is not null").select(
+        "decoded.value.*",
+        sf.col("topic").alias("_topic"),
+        sf.col("partition").alias("_partition"),
+        sf.col("offset").alias("_offset"),
+        sf.col("timestamp").alias("_timestamp"),
+        sf.col("key").alias("_key"),
+        sf.col("headers").alias("_headers"),
+        sf.lit(None).cast("int").alias("_schema_id"),
+        split_column(split).alias(SPLIT_COLUMN),
+    )
+
+
+def split_column(split: SplitConfig) -> Column:
+    """Return the split of a record: a hash of its key, else of its coordinates, held against the shares.
+
+    The hash (xxhash64 of salt and key) is part of the tables' meaning: changing it would leak test rows into training.
+    """
+    keyed = sf.xxhash64(sf.lit(split.salt), sf.col("key"))
+    keyless = sf.xxhash64(sf.lit(split.salt), sf.col("topic"), sf.col("partition"), sf.col("offset"))
+    bucket = sf.pmod(sf.when(sf.col("key").isNotNull(), keyed).otherwise(keyless), sf.lit(_BUCKETS))
+    test = round(split.test * _BUCKETS)
+    validation = test + round(split.validation * _BUCKETS)
+    return sf.when(bucket < test, "test").when(bucket < validation, "validation").otherwise("train")

@@ -1,0 +1,79 @@
+"""Charts of the report as inline SVG. Axes and text take the page's colour, so they follow light and dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+PALETTE = ("#3b82f6", "#f59e0b", "#10b981", "#ec4899", "#8b5cf6")
+_INK = "#010203"  # replaced by currentColor in the SVG
+_STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "kbit", "font.family": "sans-serif", "font.size": 10}
+
+Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+
+
+def lines(series: Series, x_label: str, percent: bool = False, integers: bool = False) -> str:
+    """Return one curve per series (name to x and y), labelled, as SVG; empty without points."""
+    series = {name: points for name, points in series.items() if points[0]}
+    if not series:
+        return ""
+    with rc_context(_STYLE):
+        figure, axes = _axes(3.0)
+        for colour, (name, (x, y)) in zip(PALETTE * len(series), series.items(), strict=False):
+            marker = "o" if len(x) <= 40 else ""
+            axes.plot(x, y, color=colour, linewidth=2, marker=marker, markersize=4, label=name)
+        axes.set_xlabel(x_label)
+        if percent:
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        if integers:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if len(series) > 1:
+            axes.legend(frameon=False, labelcolor=_INK)
+        return _svg(figure)
+
+
+def bars(values: Sequence[tuple[str, float]], x_label: str) -> str:
+    """Return horizontal bars, the first on top, as SVG; empty without values."""
+    if not values:
+        return ""
+    with rc_context(_STYLE):
+        figure, axes = _axes(0.8 + 0.32 * len(values))
+        names = [name if len(name) <= 34 else name[:33] + "…" for name, _ in values]
+        places = range(len(values))
+        axes.barh(places, [value for _, value in values], color=PALETTE[0], height=0.62)
+        axes.set_yticks(list(places), names)
+        axes.invert_yaxis()
+        axes.grid(False, axis="y")
+        axes.set_xlabel(x_label)
+        return _svg(figure)
+
+
+def _axes(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(6.4, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(_INK)
+    axes.tick_params(colors=_INK, length=0)
+    axes.xaxis.label.set_color(_INK)
+    axes.grid(True, axis="both", color=_INK, alpha=0.12, linewidth=0.8)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _svg(figure: Figure) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(
+        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1), count=1
+    )
+    return svg.replace(_INK, "currentColor")

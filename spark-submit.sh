@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Submits a job with the project's Python, jars and defaults:  ./spark-submit.sh [SPARK OPTIONS] jobs/JOB.py [JOB OPTIONS]
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+python=${PYSPARK_PYTHON:-$root/.venv/bin/python}
+[ -x "$python" ] || python=$(command -v python3)
+if ! spark=$("$python" -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)' 2>/dev/null); then
+  echo "error: no pyspark in $python" >&2
+  echo "  run \`make setup\`, or set PYSPARK_PYTHON to a Python that has it" >&2
+  exit 3
+fi
+if [ -z "${SPARK_HOME:-}" ]; then
+  # local-cluster puts its work folder into SPARK_HOME: give it a home of links, not pyspark's own folder
+  SPARK_HOME=$root/.kbit/spark-home
+  if [ "$(readlink "$SPARK_HOME/jars" 2>/dev/null)" != "$spark/jars" ]; then
+    mkdir -p "$SPARK_HOME"
+    ln -sfn "$spark/jars" "$SPARK_HOME/jars"
+    ln -sfn "$spark/bin" "$SPARK_HOME/bin"
+    ln -sfn "$spark/python" "$SPARK_HOME/python"
+  fi
+  export SPARK_HOME
+fi
+export PYSPARK_PYTHON=$python PYSPARK_DRIVER_PYTHON=$python PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+jars=${KBIT_JARS:-$root/jars/target/spark}
+exec "$SPARK_HOME/bin/spark-submit" --properties-file "$root/conf/spark-defaults.conf" \
+  --conf "spark.jars=$(printf '%s,' "$jars"/*.jar | sed 's/,$//')" \
+  --conf "spark.driver.extraJavaOptions=-Dlog4j2.configurationFile=$root/conf/log4j2.properties" "$@"

@@ -1,0 +1,97 @@
+"""Reads tests/vectors as decoder plans and the values that they must give; says why a case is left out."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbit_spark.codecs.avro import avro_plan
+from kbit_spark.codecs.json import json_plan
+from kbit_spark.codecs.plan import Plan
+from kbit_spark.schemas import FieldSpec
+
+FOLDER = Path(__file__).parents[1] / "vectors"
+DDL = {"BIGINT": "long", "INT": "int", "DOUBLE": "double", "FLOAT": "float", "STRING": "string", "BOOLEAN": "boolean"}
+DDL |= {"BINARY": "binary"} | {f"ARRAY<{k}>": f"array<{v}>" for k, v in DDL.items()}
+AVRO = {"int", "long", "float", "double", "boolean", "string"}
+
+
+class LeftOut(Exception):  # noqa: N818
+    """The case needs what the project does not have yet."""
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    plan: Plan
+    payload: bytes
+    expect: dict[str, Any]
+    position: int | None
+
+
+def load(name: str) -> tuple[list[Case], dict[str, str]]:
+    """Return the cases of one file that can be expressed, and of the others id and reason."""
+    cases, left_out = [], {}
+    for line in (FOLDER / f"{name}.jsonl").read_text().splitlines():
+        data = json.loads(line)
+        try:
+            plan = _plan(data)
+        except LeftOut as reason:
+            left_out[data["id"]] = str(reason)
+            continue
+        payload = bytes.fromhex(data["payload"])
+        cases.append(Case(data["id"], plan, payload, data["expect"], data.get("position")))
+    return cases, left_out
+
+
+def _plan(data: dict[str, Any]) -> Plan:
+    if data["framing"] != "raw":
+        raise LeftOut("framing " + data["framing"])
+    if data["format"] == "json":
+        return json_plan(tuple(_ddl_field(column) for column in _columns(data["ddl"])))
+    reader = data.get("reader_schema", data["writer_schema"])
+    fields = tuple(_avro_field(field) for field in reader["fields"])
+    if data["topic"] in ("evolve-missing", "evolve-incompatible", "evolve-alias", "logical-ignored"):
+        raise LeftOut("reader schema")
+    return avro_plan(json.dumps(data["writer_schema"]), fields, data["id"])
+
+
+def _columns(ddl: str) -> list[str]:
+    return re.split(r",\s*(?![^<(]*[>)])", ddl)
+
+
+def _ddl_field(column: str) -> FieldSpec:
+    required = column.endswith(" NOT NULL")
+    name, _, kind = column.removesuffix(" NOT NULL").partition(" ")
+    if kind not in DDL:
+        raise LeftOut("column type")
+    return FieldSpec.model_validate({"name": name, "type": DDL[kind], "required": required})
+
+
+def _avro_field(field: dict[str, Any]) -> FieldSpec:
+    if "default" in field:
+        raise LeftOut("reader schema")
+    kind, required = field["type"], True
+    if isinstance(kind, list):
+        if len(kind) != 2 or "null" not in kind:
+            raise LeftOut("union of several types")
+        kind, required = next(branch for branch in kind if branch != "null"), False
+    return FieldSpec.model_validate({"name": field["name"], "type": _avro_type(kind), "required": required})
+
+
+def _avro_type(kind: Any) -> str:
+    if isinstance(kind, str) and kind in AVRO:
+        return kind
+    if kind == "bytes":
+        return "binary"
+    if isinstance(kind, dict) and set(kind) == {"type", "items"} and str(kind["items"]) in AVRO:
+        return f"array<{kind['items']}>"
+    if isinstance(kind, dict) and "logicalType" not in kind:
+        if kind["type"] == "fixed":
+            return "binary"
+        if kind["type"] == "enum":
+            return "string"
+    raise LeftOut("column type")
