@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
-from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
@@ -47,13 +45,8 @@ def run(config: TrainConfig) -> Outcome:
     """
     snapshot, resume = plan(config)
     spark = spark_session("kbit-train", {**SETTINGS, **config.spark})
-    run_id = f"train-{uuid.uuid4().hex[:12]}"
-    with Telemetry.open(config.telemetry, run_id, "train", spark) as telemetry:
-        telemetry.emit(Event("run", labels={"phase": "start", "job": "train", "config": dump(config)}))
-        outcome = fit(spark, config, snapshot, resume, telemetry)
-        labels = {"phase": "end", "job": "train", "outcome": str(asdict(outcome))}
-        telemetry.emit(Event("run", labels=labels))
-    return outcome
+    with Telemetry.open(config.telemetry, "train", spark, config_text=dump(config)) as telemetry:
+        return fit(spark, config, snapshot, resume, telemetry)
 
 
 def plan(config: TrainConfig) -> tuple[Snapshot, Checkpoint | None]:
