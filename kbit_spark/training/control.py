@@ -53,6 +53,7 @@ class Control:
         self.attempt = 0
         self.ranks: dict[int, RankState] = {}
         self.stage_failure = ""
+        self._stopping = False
         self._on_event = on_event
         self._lock = threading.Lock()
         self._server = _server(bind, self._serve)
@@ -77,7 +78,7 @@ class Control:
     def begin(self, attempt: int) -> None:
         """Forget the ranks of earlier attempts."""
         with self._lock:
-            self.attempt, self.ranks, self.stage_failure = attempt, {}, ""
+            self.attempt, self.ranks, self.stage_failure, self._stopping = attempt, {}, "", False
 
     def faulty(self) -> list[RankState]:
         """Return the ranks that failed or were lost, the first fault first."""
@@ -89,6 +90,7 @@ class Control:
         """Make every connected rank end itself; return whether all connections closed in time."""
         deadline = time.monotonic() + timeout_s
         with self._lock:
+            self._stopping = True
             connections = [s.connection for s in self.ranks.values() if s.connection is not None]
         for connection in connections:
             try:
@@ -114,7 +116,7 @@ class Control:
             log.warning("rank %d: control channel: %s", state.rank, error)
         with self._lock:
             state.connection = None
-            if not state.left:
+            if not (state.left or self._stopping):  # what it was told to do is no fault
                 state.lost_at = time.monotonic()
 
     def _greet(self, connection: socket.socket, lines: Any) -> RankState | None:

@@ -33,7 +33,7 @@ def check_slots(sc: SparkContext, world_size: int, profile: Profile = None, wait
     deadline = time.monotonic() + wait_s
     while (slots := _slots(sc, profile)) is not None and slots < world_size:
         if (limit is not None and limit < world_size) or time.monotonic() > deadline:
-            raise _too_few(sc, world_size, slots if limit is None else min(limit, world_size - 1), cpus)
+            raise _too_few(sc, world_size, limit if limit is not None and limit < world_size else slots, cpus)
         time.sleep(0.2)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -73,7 +75,7 @@ def test_rank_slices_cover_all_rows_evenly(rows: int, world_size: int) -> None:
     slices = [rank_slice(rank, world_size, rows) for rank in range(world_size)]
     assert slices[0][0] == 0
     assert slices[-1][1] == rows
-    assert all(left[1] == right[0] for left, right in zip(slices, slices[1:], strict=False))
+    assert all(left[1] == right[0] for left, right in pairwise(slices))
     sizes = [stop - start for start, stop in slices]
     assert max(sizes) - min(sizes) <= 1
 
