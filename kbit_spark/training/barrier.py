@@ -63,7 +63,8 @@ class _Results:
 
     def outcome(self, size: int, control: Control) -> Outcome | None:
         if self.error is not None and not control.faulty():
-            control.stage_failure = " ".join(str(self.error).split())[:500]
+            reason = str(self.error).partition("Most recent failure reason:")[2] or str(self.error)
+            control.stage_failure = " ".join(reason.split())[:300]
         if self.error is not None or len(self.outcomes) < size or None in self.outcomes:
             return None
         return self.outcomes[0]
