@@ -5,8 +5,10 @@ Works under spark-submit, as plain Python and on Databricks, where session, Kafk
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -116,12 +118,13 @@ def _ship_package(spark: SparkSession) -> None:
     """Give executors on other machines this very code; an installed copy there may be older."""
     if spark.sparkContext.master.startswith("local["):
         return
-    with tempfile.TemporaryDirectory() as folder:
-        archive = Path(folder) / "kbit_spark.zip"
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
-            for file in sorted(PACKAGE.rglob("*.py")):
-                package.write(file, file.relative_to(PACKAGE.parent))
-        spark.sparkContext.addPyFile(str(archive))  # copies it, so the folder may go
+    folder = Path(tempfile.mkdtemp(prefix="kbit-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors may fetch it at any time of the run
+    archive = folder / "kbit_spark.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+        for file in sorted(PACKAGE.rglob("*.py")):
+            package.write(file, file.relative_to(PACKAGE.parent))
+    spark.sparkContext.addPyFile(str(archive))
 
 
 def _forward_signals(spark: SparkSession) -> None:

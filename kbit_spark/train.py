@@ -1,1 +1,114 @@
 """The training job, top to bottom."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+
+from kbit_spark.config.load import dump
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.errors import RunError, UsageError
+from kbit_spark.events import Event
+from kbit_spark.models import registry
+from kbit_spark.schemas import Snapshot
+from kbit_spark.session import spark_session
+from kbit_spark.tables.snapshot import require_columns, resolve
+from kbit_spark.telemetry.hub import Telemetry
+from kbit_spark.training import checkpoint
+from kbit_spark.training.barrier import launch
+from kbit_spark.training.checkpoint import Checkpoint, Identity
+from kbit_spark.training.control import Control
+from kbit_spark.training.job import Outcome, TrainJob
+from kbit_spark.training.restarts import with_restarts
+
+SETTINGS = {
+    "spark.python.worker.reuse": "false",  # an idle trainer would keep its memory and its CUDA context
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "2s",
+}
+
+
+class Emits(Protocol):
+    """What training needs of telemetry."""
+
+    def emit(self, event: Event) -> None:
+        """Take an event; never blocks, never raises."""
+
+
+def run(config: TrainConfig) -> Outcome:
+    """Train on one pinned version of the samples table.
+
+    Raises:
+        KbitError: see `plan` and `fit`.
+    """
+    snapshot, resume = plan(config)
+    spark = spark_session("kbit-train", {**SETTINGS, **config.spark})
+    with Telemetry.open(config.telemetry, "train", spark, config_text=dump(config)) as telemetry:
+        return fit(spark, config, snapshot, resume, telemetry)
+
+
+def plan(config: TrainConfig) -> tuple[Snapshot, Checkpoint | None]:
+    """Pin the table version and find the checkpoint to go on from, before anything is started.
+
+    A run without `data.version` that was interrupted goes on with the version it began with.
+
+    Raises:
+        UsageError: the model cannot be made, or the precision does not fit the device.
+        RunError: the table or the checkpoint is not fit for the run.
+    """
+    if config.precision == "fp16" and config.device == "cpu":
+        msg = "precision=fp16 needs a GPU"
+        raise UsageError(msg, "use precision=bf16 or fp32 on the CPU")
+    found = checkpoint.newest(checkpoint_dir(config))
+    version = config.data.version
+    snapshot = resolve(config.data.table, version)
+    if found is not None and version is None and not found.manifest.position.finished:
+        began = found.manifest.identity
+        if began.table_id == snapshot.table_id and began.version != snapshot.version:
+            snapshot = resolve(config.data.table, began.version)
+    tensor = require_columns(snapshot, config.data.input)
+    registry.build(config.model, tensor.shape, config.data.classes, config.model_options)
+    if found is not None:
+        checkpoint.check_identity(found, Identity.of(config, snapshot))
+    _enough_rows(snapshot, config)
+    return snapshot, found
+
+
+def fit(
+    spark: SparkSession, config: TrainConfig, snapshot: Snapshot, resume: Checkpoint | None, telemetry: Emits
+) -> Outcome:
+    """Run the barrier stage, going on from the last checkpoint after a lost rank, at most `max_restarts` times.
+
+    Raises:
+        RunError: too few slots, bad data, a checkpoint that cannot be written.
+        TrainingError: too many attempts were lost.
+    """
+    sc, root = spark.sparkContext, checkpoint_dir(config)
+    local = re.match(r"local(\[|$)", sc.master or "") is not None
+    host = "127.0.0.1" if local else str(sc.getConf().get("spark.driver.host", "127.0.0.1"))
+    with Control("127.0.0.1" if local else "", telemetry.emit) as control:
+
+        def attempt(number: int) -> Outcome | None:
+            start = resume if number == 0 else checkpoint.newest(root)
+            address = (host, control.port)
+            path = None if start is None else start.path
+            return launch(sc, TrainJob(config, snapshot, root, path, number, address, control.token, local), control)
+
+        return with_restarts(attempt, control, config.max_restarts, telemetry.emit)
+
+
+def checkpoint_dir(config: TrainConfig) -> Path:
+    """Return the absolute folder of the checkpoints; executors have other working folders."""
+    return Path(config.checkpoint.dir).absolute()
+
+
+def _enough_rows(snapshot: Snapshot, config: TrainConfig) -> None:
+    rows = snapshot.rows("train")
+    if rows < config.global_batch_size:
+        msg = (
+            f"{snapshot.table} holds {rows} training rows at version {snapshot.version}, fewer than one global batch "
+            f"of {config.global_batch_size} over {config.world_size} ranks"
+        )
+        raise RunError(msg, "lower global_batch_size (at least world_size), or ingest more")

@@ -52,7 +52,7 @@ class OptimizerConfig(Frozen):
 
     clip_norm: float | None = Field(default=None, gt=0)
     accumulate_steps: int = Field(default=1, ge=1)
-    """Global batches whose gradients are summed before one optimizer step."""
+    """Global batches whose gradients are averaged into one optimizer step, as if they were one larger batch."""
 
 
 class EarlyStoppingConfig(Frozen):

@@ -1,0 +1,114 @@
+"""Launches the ranks of one attempt as an in-process barrier stage, and watches them from the driver."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark import BarrierTaskContext, InheritableThread, SparkContext
+from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+
+from kbit_spark.training.control import Control
+from kbit_spark.training.job import Outcome, TrainJob
+from kbit_spark.training.slots import check_slots
+
+GRACE_S = 5.0
+"""How long the other ranks may take to notice by themselves that one is gone."""
+
+
+def launch(sc: SparkContext, job: TrainJob, control: Control) -> Outcome | None:
+    """Run one attempt; return rank 0's outcome, or None if any rank failed (`control` then knows which and why).
+
+    On return, and on any exception, no rank of the attempt runs any more.
+
+    Raises:
+        UsageError: dynamic allocation is on.
+        RunError: there are fewer slots than ranks.
+    """
+    size = job.config.world_size
+    profile = _gpu_profile(sc, job.config.device)
+    check_slots(sc, size, profile)
+    rdd = sc.parallelize(range(size), size)
+    if profile is not None:
+        rdd = rdd.withResources(profile)
+    stage, results = rdd.barrier().mapPartitions(_rank_of(job)), _Results()
+    group = f"kbit-train-{job.token[:8]}-{job.attempt}"
+
+    def collect() -> None:
+        sc.setJobGroup(group, f"train, attempt {job.attempt}", interruptOnCancel=True)
+        sc.setLocalProperty("kbit.scope", f"attempt={job.attempt}")
+        try:
+            results.outcomes = stage.collect()
+        except Exception as error:  # Spark's failure of a stage; what it means stands in `control`
+            results.error = error
+
+    thread = InheritableThread(target=collect, name="kbit-barrier", daemon=True)
+    thread.start()
+    try:
+        _watch(sc, thread, control, group)
+    finally:
+        if thread.is_alive():
+            sc.cancelJobGroup(group)
+        control.stop_ranks()
+        thread.join(timeout=10)
+    return results.outcome(size, control)
+
+
+class _Results:
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome | None] = []
+        self.error: Exception | None = None
+
+    def outcome(self, size: int, control: Control) -> Outcome | None:
+        if self.error is not None and not control.faulty():
+            reason = str(self.error).partition("Most recent failure reason:")[2] or str(self.error)
+            control.stage_failure = " ".join(reason.split())[:300]
+        if self.error is not None or len(self.outcomes) < size or None in self.outcomes:
+            return None
+        return self.outcomes[0]
+
+
+def _watch(sc: SparkContext, thread: threading.Thread, control: Control, group: str) -> None:
+    """Wait for the stage; once a rank failed, give the others a moment, then end them."""
+    since: float | None = None
+    while thread.is_alive():
+        thread.join(timeout=0.2)
+        if since is None and control.faulty():
+            since = time.monotonic()
+        if since is not None and time.monotonic() - since > GRACE_S:
+            sc.cancelJobGroup(group)
+            control.stop_ranks()
+            thread.join(timeout=GRACE_S)
+            return
+
+
+def _rank_of(job: TrainJob) -> Any:
+    def run(_: Iterator[int]) -> Iterator[Outcome | None]:
+        from kbit_spark.training.rank import Task, run_rank  # torch is loaded where the rank runs
+
+        context = BarrierTaskContext.get()
+        addresses = [info.address for info in context.getTaskInfos()]
+        gpu = context.resources().get("gpu")
+        task = Task(
+            rank=context.partitionId(),
+            size=len(addresses),
+            host=addresses[context.partitionId()].rpartition(":")[0] or addresses[context.partitionId()],
+            cpus=context.cpus(),
+            gpu=gpu.addresses[0] if gpu is not None else None,
+        )
+        yield run_rank(job, task, context.allGather)
+
+    return run
+
+
+def _gpu_profile(sc: SparkContext, device: str) -> Any:
+    """Return the profile that asks for one GPU a task where executors have GPUs that tasks do not ask for yet."""
+    conf = sc.getConf()
+    has_gpus = float(conf.get("spark.executor.resource.gpu.amount", "0") or 0) > 0
+    asked = float(conf.get("spark.task.resource.gpu.amount", "0") or 0) > 0
+    if device == "cpu" or not has_gpus or asked or (sc.master or "").startswith("local["):
+        return None
+    cpus = int(conf.get("spark.task.cpus", "1") or 1)
+    return ResourceProfileBuilder().require(TaskResourceRequests().cpus(cpus).resource("gpu", 1)).build

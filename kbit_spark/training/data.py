@@ -1,0 +1,58 @@
+"""The rows of a run as batches of one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from kbit_spark.datasets.batches import Batch, Source, evaluation_batches, training_batches
+from kbit_spark.datasets.row_groups import Columns, list_row_groups
+from kbit_spark.datasets.sharding import EpochPlan, plan_epoch
+from kbit_spark.schemas import SPLITS, Split
+from kbit_spark.training.job import TrainJob
+from kbit_spark.training.world import World
+
+LEAST_EVALUATION_ROWS = 256
+"""Without gradients larger batches cost little memory and save time."""
+
+
+class RunData:
+    """All splits of the pinned snapshot.
+
+    Raises:
+        RunError: a file is missing or not as the table says.
+    """
+
+    def __init__(self, job: TrainJob, world: World) -> None:
+        self._config, self._world = job.config, world
+        data = job.config.data
+        self._columns = Columns(data.input, data.target, job.snapshot.tensors[data.input], data.classes)
+        self._groups = {split: list_row_groups(job.snapshot.of_split(split)) for split in SPLITS}
+
+    def plan(self, epoch: int) -> EpochPlan:
+        """Return the global batches of an epoch."""
+        return plan_epoch(
+            [group.rows for group in self._groups["train"]],
+            seed=self._config.seed,
+            epoch=epoch,
+            global_batch=self._config.global_batch_size,
+            window_rows=self._config.data.shuffle_window_rows,
+        )
+
+    def training(self, plan: EpochPlan, first_step: int) -> Generator[Batch, None, None]:
+        """Yield this rank's part of the global batches from `first_step` on."""
+        return training_batches(self._source("train"), plan, first_step)
+
+    def evaluation(self, split: Split) -> Generator[Batch, None, None]:
+        """Yield this rank's share of a split."""
+        rows = max(LEAST_EVALUATION_ROWS, self._config.global_batch_size // self._world.size)
+        return evaluation_batches(self._source(split), rows)
+
+    def _source(self, split: Split) -> Source:
+        return Source(
+            groups=self._groups[split],
+            columns=self._columns,
+            rank=self._world.rank,
+            world_size=self._world.size,
+            prefetch_batches=self._config.data.prefetch_batches,
+            pin=self._world.device.type == "cuda",
+        )

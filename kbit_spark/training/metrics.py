@@ -1,0 +1,104 @@
+"""Sums that live on the device, and the clock of a rank's steps."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import psutil
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F  # noqa: N812 - the usual name
+
+
+class Sums:
+    """Loss, correct predictions and rows, summed on the device: adding a batch waits for nothing."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._loss = torch.zeros((), dtype=torch.float64, device=device)
+        self._correct = torch.zeros((), dtype=torch.int64, device=device)
+        self._rows = 0
+        self._told = (0.0, 0)
+
+    def add(self, loss_sum: torch.Tensor, logits: torch.Tensor, targets: torch.Tensor) -> None:
+        """Add one batch: its summed loss, its logits (rows, classes), its targets (rows,)."""
+        self._loss += loss_sum.detach()
+        self._correct += (logits.detach().argmax(dim=1) == targets).sum()
+        self._rows += len(targets)
+
+    def window_loss(self) -> float:
+        """Return this rank's mean loss since the last call (waits for the device)."""
+        loss, rows = float(self._loss), self._rows
+        mean = (loss - self._told[0]) / max(1, rows - self._told[1])
+        self._told = (loss, rows)
+        return mean
+
+    def reduced(self) -> Averages:
+        """Return the averages over all ranks; every rank must call it."""
+        totals = torch.stack([self._loss, self._correct.double(), torch.full_like(self._loss, self._rows)])
+        dist.all_reduce(totals)
+        loss, correct, rows = totals.tolist()
+        return Averages(loss / rows if rows else 0.0, correct / rows if rows else 0.0, int(rows))
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Mean loss and accuracy over `rows` rows of all ranks."""
+
+    loss: float
+    accuracy: float
+    rows: int
+
+
+def cross_entropy_sum(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the summed cross entropy in float32, whatever the precision of the logits."""
+    return F.cross_entropy(logits.float(), targets, reduction="sum")
+
+
+@dataclass
+class StepClock:
+    """Times of the steps since the last `take`: seconds a step, and how many of them waited for data."""
+
+    _steps: list[float] = field(default_factory=list)
+    _waits: list[float] = field(default_factory=list)
+    _rows: int = 0
+    _began: float = field(default_factory=time.perf_counter)
+
+    def step(self, seconds: float, waited: float, rows: int) -> None:
+        """Count one finished step of `rows` local rows; `seconds` include what was `waited` for data."""
+        self._steps.append(seconds)
+        self._waits.append(waited)
+        self._rows += rows
+
+    def take(self) -> dict[str, float]:
+        """Return samples_per_s (of this rank), data_wait_share, step_p50_s, step_p95_s, and begin anew."""
+        now = time.perf_counter()
+        total = max(now - self._began, 1e-9)
+        steps = np.asarray(self._steps or [0.0])
+        numbers = {
+            "samples_per_s": self._rows / total,
+            "data_wait_share": min(1.0, sum(self._waits) / total),
+            "step_p50_s": float(np.percentile(steps, 50)),
+            "step_p95_s": float(np.percentile(steps, 95)),
+        }
+        self._steps, self._waits, self._rows, self._began = [], [], 0, now
+        return numbers
+
+
+class ProcessLoad:
+    """CPU and memory of this process."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._process = psutil.Process()
+        self._device = device
+        self._process.cpu_percent()  # the first call only sets the beginning of the measured span
+
+    def read(self) -> dict[str, float]:
+        """Return cpu_percent since the last call (100 is one core), rss_bytes and the peak gpu_bytes."""
+        gpu = torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else 0
+        return {
+            "cpu_percent": self._process.cpu_percent(),
+            "rss_bytes": float(self._process.memory_info().rss),
+            "gpu_bytes": float(gpu),
+        }

@@ -1,0 +1,41 @@
+"""Optimizer and learning-rate schedule."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+from torch import nn
+from torch.optim import SGD, Adam, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from kbit_spark.config.train import OptimizerConfig
+
+
+def make_optimizer(model: nn.Module, config: OptimizerConfig, device: torch.device) -> Optimizer:
+    """Return the configured optimizer; fused on a GPU, where it can then skip a step without asking the CPU."""
+    fused = device.type == "cuda"
+    rate, decay = config.learning_rate, config.weight_decay
+    if config.name == "sgd":
+        return SGD(model.parameters(), lr=rate, momentum=config.momentum, weight_decay=decay, fused=fused)
+    return Adam(model.parameters(), lr=rate, weight_decay=decay, fused=fused)
+
+
+def make_schedule(optimizer: Optimizer, config: OptimizerConfig, total_steps: int) -> LambdaLR:
+    """Return the schedule over `total_steps` optimizer steps."""
+    return LambdaLR(optimizer, partial(rate_factor, config=config, total_steps=total_steps))
+
+
+def rate_factor(step: int, config: OptimizerConfig, total_steps: int) -> float:
+    """Return the learning rate of an optimizer step as a share of the configured one.
+
+    Grows linearly over `warmup_steps` (from 0, which no step uses, to 1), then stays, or falls to 0 at the last step.
+    """
+    if step < config.warmup_steps:
+        return (step + 1) / (config.warmup_steps + 1)
+    if config.decay == "constant":
+        return 1.0
+    last = total_steps - 1 - config.warmup_steps
+    progress = min(1.0, (step - config.warmup_steps) / last) if last > 0 else 0.0
+    return 0.5 * (1 + math.cos(math.pi * progress))

@@ -1,0 +1,68 @@
+"""The communicator of all ranks, owned by a `with`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # not in its __all__
+
+from kbit_spark.training.world import World
+
+Publish = Callable[[str], list[str]]
+"""All ranks call it with one text each and get the texts of all ranks, in the order of ranks."""
+
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+"""The last resort. A dead rank closes its connections, and the driver ends the others, long before."""
+
+
+@contextmanager
+def process_group(world: World, publish: Publish, timeout_s: float) -> Iterator[None]:
+    """Join all ranks; leave in order on success, tear down at once on an exception.
+
+    Rank 0 opens the store on a port that the system chooses and publishes it, so no port is ever guessed.
+
+    Args:
+        world: this rank.
+        publish: exchanges one text among the ranks.
+        timeout_s: how long the ranks may take to meet.
+    """
+    store = _store(world, publish, timedelta(seconds=timeout_s))
+    if world.device.type == "cuda":
+        torch.cuda.set_device(world.device)
+        # A collective must end with an error, not wait for ever, where a rank on the same host has died.
+        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    dist.init_process_group(
+        world.backend,
+        store=store,
+        rank=world.rank,
+        world_size=world.size,
+        timeout=COLLECTIVE_TIMEOUT,
+        device_id=world.device if world.device.type == "cuda" else None,
+    )
+    try:
+        yield
+    except BaseException:
+        _abort(world)
+        raise
+    dist.destroy_process_group()
+
+
+def _store(world: World, publish: Publish, timeout: timedelta) -> TCPStore:
+    if world.is_first:
+        store = TCPStore(world.host, 0, world.size, is_master=True, timeout=timeout, wait_for_workers=False)
+        publish(f"{world.host}:{store.port}")
+        return store
+    host, _, port = publish("")[0].rpartition(":")
+    return TCPStore(host, int(port), world.size, is_master=False, timeout=timeout, wait_for_workers=False)
+
+
+def _abort(world: World) -> None:
+    group = dist.group.WORLD
+    if world.device.type == "cuda" and group is not None:
+        group.abort()  # ends kernels that wait for a dead rank; destroying would wait for them
+    dist.destroy_process_group()

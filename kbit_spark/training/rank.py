@@ -1,0 +1,74 @@
+"""What a barrier task does: find its device, join the others, train, and tell the driver how it went."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import traceback
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from kbit_spark.errors import KbitError
+from kbit_spark.training.channel import Client
+from kbit_spark.training.job import Outcome, TrainJob
+from kbit_spark.training.loop import Trainer
+from kbit_spark.training.process_group import Publish, process_group
+from kbit_spark.training.reporter import Reporter
+from kbit_spark.training.world import World, choose_device, cpu_threads
+
+
+@dataclass(frozen=True)
+class Task:
+    """What Spark says about a barrier task: `gpu` is the address of its GPU, None where it was given none."""
+
+    rank: int
+    size: int
+    host: str
+    cpus: int
+    gpu: str | None
+
+
+def run_rank(job: TrainJob, task: Task, publish: Publish) -> Outcome | None:
+    """Run one rank; return the outcome, or None where it failed: the driver has heard why, or sees the others fail.
+
+    A fault ends the task without an exception, so that Spark prints no stack trace; it goes to the driver's log.
+    """
+    for name in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(name, signal.SIG_DFL)  # a trainer must die when it is told to
+    client = Client(job.address, job.token, task.rank, job.attempt)
+    handler = _forward_log(client)
+    try:
+        return _train(job, task, publish, client)
+    except Exception as error:
+        client.log(traceback.format_exc() if not isinstance(error, KbitError) else str(error))
+        client.fail(error, by_peer=_by_peer(error))
+        return None
+    finally:
+        logging.getLogger("kbit_spark").removeHandler(handler)
+        client.close()
+
+
+def _train(job: TrainJob, task: Task, publish: Publish, client: Client) -> Outcome:
+    device = choose_device(job.config.device, task.gpu, task.rank, task.size, one_host=job.one_host, environ=os.environ)
+    world = World(task.rank, task.size, task.host, cpu_threads(task.cpus), device)
+    torch.set_num_threads(world.threads)
+    client.log(f"rank {world.rank} of {world.size} on {world.host}, {world.device}, {world.threads} threads")
+    with process_group(world, publish, job.config.rendezvous_timeout_s):
+        return Trainer(job, world, Reporter(client, world)).fit()
+
+
+def _by_peer(error: Exception) -> bool:
+    return isinstance(error, dist.DistError) or any(name in str(error).lower() for name in ("gloo", "nccl", "peer"))
+
+
+def _forward_log(client: Client) -> logging.Handler:
+    class Forward(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            client.log(self.format(record))
+
+    handler = Forward(logging.INFO)
+    logging.getLogger("kbit_spark").addHandler(handler)
+    return handler

@@ -1,0 +1,72 @@
+"""What a rank tells about its progress: windows of steps, epochs, the test."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+import torch.distributed as dist
+
+from kbit_spark.events import Event, Kind
+from kbit_spark.training.channel import Client
+from kbit_spark.training.metrics import Averages, ProcessLoad, StepClock
+from kbit_spark.training.world import World
+
+
+class Reporter:
+    """Times the steps of a rank and sends events over the control channel."""
+
+    def __init__(self, client: Client, world: World) -> None:
+        self._client, self._world = client, world
+        self._load = ProcessLoad(world.device)
+        self._window, self._epoch = StepClock(), StepClock()
+        self._began = time.perf_counter()
+
+    def begin_epoch(self) -> None:
+        """Start the clocks."""
+        self._window, self._epoch = StepClock(), StepClock()
+        self._began = time.perf_counter()
+
+    def step(self, epoch: int, total_steps: int, *, seconds: float, waited: float, rows: int) -> None:
+        """Count a step of `rows` local rows; `waited` of its `seconds` went into waiting for data."""
+        self._window.step(seconds, waited, rows)
+        self._epoch.step(seconds, waited, rows)
+        self._client.step(epoch, total_steps)
+
+    def window(self, epoch: int, total_steps: int, loss: float, learning_rate: float) -> None:
+        """Tell this rank's steps since the last window."""
+        numbers = {"loss": loss, "learning_rate": learning_rate, **self._window.take(), **self._load.read()}
+        self._emit("train_window", epoch, total_steps, numbers, rank=self._world.rank)
+        self._client.log(f"epoch {epoch} step {total_steps} loss {loss:.4f}")
+
+    def end_of_training(self) -> dict[str, float]:
+        """Return the epoch's step times over all ranks: speeds added, waits averaged, the slowest percentiles."""
+        numbers = self._epoch.take()
+        added = torch.tensor([numbers["samples_per_s"], numbers["data_wait_share"]], device=self._world.device)
+        worst = torch.tensor([numbers["step_p50_s"], numbers["step_p95_s"]], device=self._world.device)
+        dist.all_reduce(added)
+        dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+        (speed, wait), (p50, p95) = added.tolist(), worst.tolist()
+        wait /= self._world.size
+        return {"samples_per_s": speed, "data_wait_share": wait, "step_p50_s": p50, "step_p95_s": p95}
+
+    def epoch(
+        self, epoch: int, total_steps: int, train: Averages, validation: Averages, speeds: dict[str, float]
+    ) -> None:
+        """Tell an epoch, once for all ranks."""
+        numbers = {"train_loss": train.loss, "train_accuracy": train.accuracy, **speeds}
+        numbers["duration_s"] = time.perf_counter() - self._began
+        if validation.rows:
+            numbers |= {"validation_loss": validation.loss, "validation_accuracy": validation.accuracy}
+        if self._world.is_first:
+            self._emit("train_epoch", epoch, total_steps, numbers)
+
+    def test(self, epoch: int, total_steps: int, test: Averages) -> None:
+        """Tell the test, once for all ranks."""
+        if self._world.is_first and test.rows:
+            numbers = {"loss": test.loss, "accuracy": test.accuracy, "rows": float(test.rows)}
+            self._emit("train_test", epoch, total_steps, numbers)
+
+    def _emit(self, kind: Kind, epoch: int, step: int, numbers: dict[str, float], rank: int | None = None) -> None:
+        numbers = {"epoch": epoch, "step": step, **numbers}
+        self._client.emit(Event(kind=kind, scope=f"epoch={epoch}", numbers=numbers, rank=rank))

@@ -1,0 +1,68 @@
+"""Refuses what Spark would wait for in vain: a barrier stage that the cluster has no room for."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from kbit_spark.errors import RunError, UsageError
+
+WAIT_S = 20.0
+"""How long executors may take to register with a standalone or other cluster master."""
+
+Profile = Any
+
+
+def check_slots(sc: SparkContext, world_size: int, profile: Profile = None, wait_s: float = WAIT_S) -> None:
+    """Return once `world_size` tasks can run at the same time.
+
+    Raises:
+        UsageError: dynamic allocation is on, which barrier stages do not allow.
+        RunError: there are too few slots; at once where the master's own text says so, else after `wait_s`.
+    """
+    conf = sc.getConf()
+    if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        msg = "a barrier stage cannot run with dynamic allocation (SPARK-24942)"
+        raise UsageError(msg, "set spark.dynamicAllocation.enabled=false and spark.executor.instances")
+    cpus = int(conf.get("spark.task.cpus", "1") or 1)
+    limit = _static_slots(sc.master or "", cpus)
+    deadline = time.monotonic() + wait_s
+    while (slots := _slots(sc, profile)) is not None and slots < world_size:
+        if (limit is not None and limit < world_size) or time.monotonic() > deadline:
+            raise _too_few(sc, world_size, limit if limit is not None and limit < world_size else slots, cpus)
+        time.sleep(0.2)
+
+
+def _static_slots(master: str, cpus: int) -> int | None:
+    """Return the slots that the master's text promises, None where it does not tell."""
+    if match := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
+        return int(match[1]) * (int(match[2]) // cpus)
+    if master == "local":
+        return 1 // cpus
+    if match := re.fullmatch(r"local\[\s*(\d+)(?:\s*,\s*\d+)?\s*\]", master):
+        return int(match[1]) // cpus
+    return None
+
+
+def _slots(sc: SparkContext, profile: Profile) -> int | None:
+    """Ask Spark's scheduler, as its own check of barrier stages does; None where Py4J may not."""
+    try:
+        scala: Any = sc._jsc.sc()
+        java_profile = profile._java_resource_profile if profile is not None else None
+        if java_profile is None:
+            java_profile = scala.resourceProfileManager().defaultResourceProfile()
+        return int(scala.maxNumConcurrentTasks(java_profile))
+    except (Py4JError, AttributeError, TypeError):
+        return None
+
+
+def _too_few(sc: SparkContext, world_size: int, slots: int, cpus: int) -> RunError:
+    conf = sc.getConf()
+    cores = conf.get("spark.executor.cores", None)
+    detail = f"master {sc.master}, spark.task.cpus={cpus}" + (f", spark.executor.cores={cores}" if cores else "")
+    msg = f"world_size={world_size} needs {world_size} slots at the same time, but there are {slots} ({detail})"
+    return RunError(msg, f"set world_size={max(1, slots)}, or start more executors or cores")

@@ -1,0 +1,131 @@
+"""One optimizer step: forward, backward, agreement that all is finite, update."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.datasets.batches import Batch
+from kbit_spark.datasets.transforms import normalize
+from kbit_spark.errors import RunError
+from kbit_spark.training.metrics import Sums, cross_entropy_sum
+from kbit_spark.training.optimizer import make_optimizer, make_schedule
+from kbit_spark.training.world import World
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Stepper:
+    """Model, optimizer, schedule and scaler of one rank.
+
+    Gradients are averaged over the rows of the global batches of a step, whatever each rank holds of them: a rank
+    scales its summed loss by ``world size / rows``, and DDP divides by the world size.
+
+    Args:
+        model: the bare model, already on the device.
+        config: the configuration.
+        world: this rank.
+        total_steps: optimizer steps of the whole run, for the schedule.
+    """
+
+    def __init__(self, model: nn.Module, config: TrainConfig, world: World, total_steps: int) -> None:
+        self.model = model
+        self._config = config
+        self._world = world
+        self._ddp = DistributedDataParallel(model, device_ids=[world.device] if world.device.type == "cuda" else None)
+        self.optimizer = make_optimizer(model, config.optimizer, world.device)
+        self.schedule = make_schedule(self.optimizer, config.optimizer, total_steps)
+        self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.precision == "fp16")
+        self._infinite = torch.zeros((), device=world.device)
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next step."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def accumulate(self, batch: Batch, sums: Sums, *, group: int, last: bool) -> None:
+        """Add the gradients of one batch of a group of `group`; update the weights after the `last`.
+
+        Raises:
+            RunError: the gradients are not finite on some rank (all ranks raise it); the weights stay as they were.
+        """
+        context: AbstractContextManager[Any] = nullcontext() if last else self._ddp.no_sync()
+        with context:
+            logits = self._forward(self._ddp, batch)
+            loss = cross_entropy_sum(logits, batch.targets)
+            rows = self._config.global_batch_size * group
+            torch.autograd.backward(self.scaler.scale(loss * (self._world.size / rows)))
+        sums.add(loss, logits, batch.targets)
+        if last:
+            self._update()
+
+    @torch.no_grad()
+    def evaluate(self, batch: Batch, sums: Sums) -> None:
+        """Add one batch of an evaluation to `sums`; uses the bare model, so ranks need not keep step."""
+        logits = self._forward(self.model, batch)
+        sums.add(cross_entropy_sum(logits, batch.targets), logits, batch.targets)
+
+    def check_finite(self) -> None:
+        """Raise what `accumulate` could not raise without waiting for a GPU; call it where one waits anyway.
+
+        Raises:
+            RunError: an update was skipped because the gradients were not finite.
+        """
+        if self._infinite.item():
+            msg = "the loss is not finite"
+            raise RunError(msg, "lower optimizer.learning_rate, set optimizer.clip_norm, or check the inputs' scale")
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of it."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "scaler": self.scaler.state_dict(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take `state` back."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
+
+    def _forward(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        data, kind = self._config.data, _AUTOCAST.get(self._config.precision)
+        inputs = normalize(batch.inputs, data.scale, data.mean, data.std)
+        with torch.autocast(self._world.device.type, dtype=kind, enabled=kind is not None):
+            logits: torch.Tensor = model(inputs)
+        return logits
+
+    def _update(self) -> None:
+        """Step the optimizer.
+
+        DDP has averaged the gradients, so a loss that is not finite on one rank makes their norm not finite on all:
+        the ranks agree without a message.
+        """
+        self.scaler.unscale_(self.optimizer)
+        limit = self._config.optimizer.clip_norm or math.inf
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        if self._config.precision != "fp16":
+            self._guard(norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.schedule.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _guard(self, norm: torch.Tensor) -> None:
+        bad = (~torch.isfinite(norm)).float()
+        self._infinite = torch.maximum(self._infinite, bad)
+        if self._world.device.type == "cpu":
+            self.check_finite()
+        else:  # the fused optimizers skip the step on the device, as they do for a GradScaler
+            self.optimizer.found_inf = self._infinite  # type: ignore[attr-defined]
+            self.optimizer.grad_scale = None  # type: ignore[attr-defined]

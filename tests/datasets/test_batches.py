@@ -1,0 +1,133 @@
+"""Batches from real Delta files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from kbit_spark.datasets.batches import Source, evaluation_batches, training_batches
+from kbit_spark.datasets.prefetch import Prefetch
+from kbit_spark.datasets.row_groups import Columns, list_row_groups
+from kbit_spark.datasets.sharding import plan_epoch
+from kbit_spark.datasets.transforms import normalize
+from kbit_spark.errors import RunError
+from kbit_spark.schemas import Snapshot
+from kbit_spark.tables.snapshot import resolve
+from tests.fixtures.samples import IMAGE, write_samples
+
+COLUMNS = Columns("image", "label", IMAGE, 10)
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    table = tmp_path_factory.mktemp("batches") / "samples"
+    for seed in range(3):
+        write_samples(table, train=300, validation=50, test=7, row_group=64, seed=seed)
+    return resolve(str(table))
+
+
+def source(snapshot: Snapshot, rank: int = 0, world_size: int = 1, split: str = "train") -> Source:
+    groups = list_row_groups(snapshot.of_split(split))  # type: ignore[arg-type]
+    return Source(groups, COLUMNS, rank, world_size)
+
+
+def keys(batches: list[torch.Tensor]) -> list[bytes]:
+    return [row.numpy().tobytes() for batch in batches for row in batch]
+
+
+def test_an_epoch_brings_every_row_once_with_its_label(snapshot: Snapshot) -> None:
+    data = source(snapshot)
+    plan = plan_epoch([g.rows for g in data.groups], seed=1, epoch=2, global_batch=50, window_rows=200)
+    batches = list(training_batches(data, plan))
+    assert len(batches) == 18
+    truth = {}
+    for file in snapshot.of_split("train"):
+        table = pq.ParquetFile(file.path).read(columns=["image", "label"])
+        truth |= dict(zip(table["image"].to_pylist(), table["label"].to_pylist(), strict=True))
+    seen = keys([batch.inputs for batch in batches])
+    assert sorted(seen) == sorted(truth)
+    labels = torch.cat([batch.targets for batch in batches]).tolist()
+    assert labels == [truth[key] for key in seen]
+    assert batches[0].inputs.shape == (50, 28, 28)
+    assert batches[0].inputs.dtype == torch.uint8
+
+
+def test_ranks_together_read_what_one_rank_reads_and_resume_in_the_middle(snapshot: Snapshot) -> None:
+    alone = source(snapshot)
+    plan = plan_epoch([g.rows for g in alone.groups], seed=1, epoch=0, global_batch=30, window_rows=100)
+    whole = [batch.inputs for batch in training_batches(alone, plan)]
+    parts = [list(training_batches(source(snapshot, rank, 4), plan, first_step=7)) for rank in range(4)]
+    for step, expected in enumerate(whole[7:]):
+        assert torch.equal(torch.cat([part[step].inputs for part in parts]), expected)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 5])
+def test_an_evaluation_reads_every_row_once(snapshot: Snapshot, world_size: int) -> None:
+    ranks = [list(evaluation_batches(source(snapshot, rank, world_size, "test"), 4)) for rank in range(world_size)]
+    seen = [batch.targets for batches in ranks for batch in batches]
+    assert sum(len(targets) for targets in seen) == 21
+    assert len(set(keys([batch.inputs for batches in ranks for batch in batches]))) == 21
+
+
+def test_a_file_with_other_rows_than_the_log_says(snapshot: Snapshot) -> None:
+    file = snapshot.of_split("test")[0]
+    with pytest.raises(RunError, match="holds 7 rows, but the table's log says 8"):
+        list_row_groups([file.model_copy(update={"rows": 8})])
+
+
+def test_a_missing_file(snapshot: Snapshot) -> None:
+    file = snapshot.of_split("test")[0]
+    with pytest.raises(RunError, match="cannot read"):
+        list_row_groups([file.model_copy(update={"path": file.path + ".gone"})])
+
+
+def test_a_fault_of_the_source_reaches_the_consumer() -> None:
+    def numbers():  # type: ignore[no-untyped-def]
+        yield 1
+        msg = "broken"
+        raise RunError(msg)
+
+    ahead = Prefetch(numbers(), 2)
+    assert next(ahead) == 1
+    with pytest.raises(RunError, match="broken"):
+        next(ahead)
+    ahead.close()
+
+
+def test_normalize_leaves_the_input_alone() -> None:
+    inputs = torch.tensor([[0, 255]], dtype=torch.uint8)
+    assert normalize(inputs, 1 / 255, 0.5, 0.5).tolist() == [[-1.0, 1.0]]
+    floats = torch.ones(1, 2)
+    normalize(floats, 2.0, 1.0, 1.0)
+    assert floats.tolist() == [[1.0, 1.0]]
+
+
+def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
+    peaks = [peak_megabytes(write_rows(tmp_path / str(rows), rows)) for rows in (20_000, 80_000)]
+    assert peaks[1] < peaks[0] + 20  # the table grew by 47 MB of images
+
+
+def write_rows(path: Path, rows: int) -> str:
+    return write_samples(path, train=rows, validation=0, test=0, row_group=5_000)
+
+
+def peak_megabytes(table: str) -> float:
+    code = f"""
+from pathlib import Path
+from tests.datasets.test_batches import COLUMNS, source
+from kbit_spark.datasets.batches import training_batches
+from kbit_spark.datasets.sharding import plan_epoch
+from kbit_spark.tables.snapshot import resolve
+data = source(resolve({table!r}))
+plan = plan_epoch([g.rows for g in data.groups], seed=0, epoch=0, global_batch=128, window_rows=4096)
+assert sum(1 for _ in training_batches(data, plan)) == plan.steps
+(peak,) = [line.split()[1] for line in Path('/proc/self/status').read_text().splitlines() if line.startswith('VmHWM')]
+print(int(peak) / 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)

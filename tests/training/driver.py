@@ -1,0 +1,58 @@
+"""A driver of its own for tests of the barrier stage: one Spark application, several runs.
+
+Reads requests from stdin, one JSON configuration a line, and answers with one JSON line each.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kbit_spark import train
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.errors import KbitError
+from kbit_spark.events import Event
+
+
+class Recorder:
+    """Keeps events; tells each to the test at once."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event.to_dict())
+
+
+def main(master: str) -> None:
+    spark = (
+        SparkSession.builder.master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.executor.memory", "1g")
+        .config("spark.python.worker.reuse", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        recorder, began = Recorder(), time.monotonic()
+        answer: dict[str, Any] = {}
+        try:
+            config = TrainConfig.model_validate(json.loads(line))
+            snapshot, resume = train.plan(config)
+            answer["outcome"] = asdict(train.fit(spark, config, snapshot, resume, recorder))
+        except KbitError as error:
+            answer["error"] = {"type": type(error).__name__, "message": error.message, "hint": error.hint}
+        except Exception as error:
+            answer["error"] = {"type": type(error).__name__, "message": repr(error), "hint": ""}
+        print(json.dumps({**answer, "events": recorder.events, "seconds": time.monotonic() - began}), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,99 @@
+"""One step: gradients of unequal ranks, accumulation, and a loss that is not finite."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.datasets.batches import Batch
+from kbit_spark.datasets.sharding import rank_slice
+from kbit_spark.errors import RunError
+from kbit_spark.training.metrics import Sums
+from kbit_spark.training.stepper import Stepper
+from kbit_spark.training.world import World
+
+INPUTS = torch.rand(7, 4, generator=torch.Generator().manual_seed(3))
+TARGETS = torch.tensor([0, 1, 2, 0, 1, 2, 0])
+
+
+def config(**changes: object) -> TrainConfig:
+    base = {"data": {"table": "t", "scale": 1.0}, "checkpoint": {"dir": "c"}, "global_batch_size": 7}
+    return TrainConfig.model_validate({**base, **changes})
+
+
+def stepper(rank: int, size: int, config: TrainConfig) -> Stepper:
+    torch.manual_seed(0)
+    world = World(rank, size, "localhost", 1, torch.device("cpu"))
+    return Stepper(nn.Linear(4, 3), config, world, total_steps=10)
+
+
+def one_step(rank: int, size: int, path: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
+    start, stop = rank_slice(rank, size, 7)
+    made = stepper(rank, size, config(optimizer={"name": "sgd", "learning_rate": 0.5}))
+    sums = Sums(torch.device("cpu"))
+    made.accumulate(Batch(INPUTS[start:stop], TARGETS[start:stop]), sums, group=1, last=True)
+    averages = sums.reduced()
+    if rank == 0:
+        torch.save({"weight": made.model.weight.detach(), "loss": averages.loss, "rows": averages.rows}, path + ".pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+        yield
+        dist.destroy_process_group()
+
+
+def reference() -> torch.Tensor:
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    nn.functional.cross_entropy(model(INPUTS), TARGETS).backward()
+    return (model.weight - 0.5 * model.weight.grad).detach()
+
+
+def test_unequal_ranks_take_the_step_of_the_whole_batch() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "store")  # noqa: PTH118 - a text for file://
+        mp.spawn(one_step, (2, path), nprocs=2)
+        found = torch.load(path + ".pt", weights_only=True)
+    assert found["rows"] == 7
+    assert torch.allclose(found["weight"], reference(), atol=1e-6)
+
+
+@pytest.mark.usefixtures("alone")
+def test_accumulated_batches_are_one_larger_batch() -> None:
+    made = stepper(0, 1, config(optimizer={"name": "sgd", "learning_rate": 0.5}))
+    sums = Sums(torch.device("cpu"))
+    for last in (False, True):
+        made.accumulate(Batch(INPUTS, TARGETS), sums, group=2, last=last)
+    assert torch.allclose(made.model.weight, reference(), atol=1e-6)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_loss_that_is_not_finite_changes_no_weight() -> None:
+    made = stepper(0, 1, config())
+    before = {name: value.clone() for name, value in made.model.state_dict().items()}
+    with pytest.raises(RunError, match="the loss is not finite"):
+        made.accumulate(Batch(INPUTS * float("nan"), TARGETS), Sums(torch.device("cpu")), group=1, last=True)
+    assert all(torch.equal(value, before[name]) for name, value in made.model.state_dict().items())
+
+
+@pytest.mark.usefixtures("alone")
+def test_bf16_trains_and_state_comes_back() -> None:
+    made = stepper(0, 1, config(precision="bf16"))
+    made.accumulate(Batch(INPUTS, TARGETS), Sums(torch.device("cpu")), group=1, last=True)
+    other = stepper(0, 1, config(precision="bf16"))
+    other.restore(made.state())
+    assert torch.equal(other.model.weight, made.model.weight)  # type: ignore[arg-type]
+    assert other.schedule.last_epoch == 1
