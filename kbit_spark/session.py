@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkConf
+from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
 
 from kbit_spark.errors import KbitError, MissingRequirement, RunError
@@ -26,6 +27,11 @@ PACKAGE = Path(__file__).resolve().parent
 JARS = Path(os.environ.get("KBIT_JARS", PACKAGE.parent / "jars/target/spark"))
 LOGGING = PACKAGE.parent / "conf/log4j2.properties"
 LISTENER = "kbit.telemetry.StageListener"
+
+# Spark 4.1 moved the class
+_STREAMING = "org.apache.spark.sql.execution.streaming" + (
+    "" if pyspark_version.startswith("4.0") else ".checkpointing"
+)
 
 DEFAULTS: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -39,9 +45,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    # writes and renames through FileSystem; the default goes through FileContext, which forks a shell for each file
+    "spark.sql.streaming.checkpointFileManagerClass": f"{_STREAMING}.FileSystemBasedCheckpointFileManager",
     # Files of each split are open side by side, so that rows need no sort by split before the write
     "spark.sql.maxConcurrentOutputFileWriters": "8",
 }
@@ -116,7 +121,7 @@ def _start_failure(error: Exception) -> KbitError:
 
 def _ship_package(spark: SparkSession) -> None:
     """Give executors on other machines this very code; an installed copy there may be older."""
-    if spark.sparkContext.master.startswith("local["):
+    if str(spark.sparkContext.master).startswith("local["):
         return
     folder = Path(tempfile.mkdtemp(prefix="kbit-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors may fetch it at any time of the run

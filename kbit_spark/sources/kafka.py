@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 
 from kbit_spark.config.ingest import KafkaConfig
@@ -59,7 +60,12 @@ def check_topics(config: KafkaConfig) -> None:
 
 def _topics(bootstrap_servers: str, options: Mapping[str, str]) -> set[str]:
     faults: list[KafkaError] = []
-    settings = {**options, "bootstrap.servers": bootstrap_servers, "error_cb": faults.append, "log_level": 0}
+    settings: dict[str, Any] = {
+        **options,
+        "bootstrap.servers": bootstrap_servers,
+        "error_cb": faults.append,
+        "log_level": 0,
+    }
     try:
         client = AdminClient(settings, logger=_silent())
     except KafkaException as error:
@@ -95,7 +101,7 @@ class Lag:
     def __init__(self, config: KafkaConfig) -> None:
         options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
         java_only = any(name.startswith(_JAVA_ONLY) for name in options)
-        settings = {**options, "bootstrap.servers": config.bootstrap_servers, "log_level": 0}
+        settings: dict[str, Any] = {**options, "bootstrap.servers": config.bootstrap_servers, "log_level": 0}
         self._client = None if java_only else AdminClient(settings, logger=_silent())
 
     def behind(self, ranges: Sequence[OffsetRange]) -> int | None:
@@ -103,8 +109,9 @@ class Lag:
         if self._client is None:
             return None
         ends = {TopicPartition(r.topic, r.partition): r.end for r in ranges}
-        asked = self._client.list_offsets({place: OffsetSpec.latest() for place in ends}, request_timeout=2)
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = self._client.list_offsets(dict.fromkeys(ends, newest), request_timeout=2)
         try:
-            return sum(max(0, latest.result(2).offset - ends[place]) for place, latest in asked.items())
+            return sum(max(0, int(latest.result(2).offset) - ends[place]) for place, latest in asked.items())
         except (KafkaException, TimeoutError):
             return None

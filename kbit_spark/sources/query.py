@@ -128,13 +128,13 @@ def _failed_in_metrics(error: StreamingQueryException) -> bool:
     A query whose first batch is one that a crash left unfinished fails when it reports the Kafka metrics of that
     batch, which is written and logged as done by then. The next start has no such batch, so one more is enough.
     """
-    return "KafkaMicroBatchStream.metrics" in (error.stackTrace or "") + str(error)
+    return "KafkaMicroBatchStream.metrics(" in str(getattr(error, "_stackTrace", ""))
 
 
 def root_cause(error: BaseException) -> str:
     """Return the first line of the innermost cause of a Python or JVM exception."""
-    if isinstance(error, Py4JJavaError):
-        cause = error.java_exception
+    cause = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    if cause is not None:
         while cause.getCause() is not None:
             cause = cause.getCause()
         text = str(cause.getMessage() or cause.toString())

@@ -1,0 +1,81 @@
+"""Signals and kills: a batch is whole or not there, whatever ends the driver."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.jobs import coordinates, eventually, ingest_data, json_records, ledger, start, table_version
+from tests.fixtures.kafka import Kafka
+
+pytestmark = pytest.mark.kafka
+KILLS = 10
+
+
+def test_sigterm_finishes_the_running_batch(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.topic("term")
+    kafka.produce(topic, json_records(400))
+    data = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"}, trigger={"interval_s": 0})
+    job = start(tmp_path, data)
+    try:
+        eventually(lambda: table_version(tmp_path / "samples") >= 2)
+        job.remember()
+        job.process.send_signal(signal.SIGTERM)
+        code, output = job.wait(60)
+        assert code == 0, output
+        assert "error" not in output
+        assert not job.left_over()
+    finally:
+        job.kill()
+    rows = sum(entry.good for entry in ledger(tmp_path / "samples"))
+    assert len(coordinates(tmp_path)) == rows
+
+
+def test_a_second_sigint_ends_everything_at_once(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.topic("int")
+    kafka.produce(topic, json_records(2000))
+    data = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"}, trigger={"interval_s": 0})
+    job = start(tmp_path, data)
+    try:
+        eventually(lambda: table_version(tmp_path / "samples") >= 2)
+        driver = job.python_driver()
+        driver.send_signal(signal.SIGSTOP)  # both signals are there before the batch can end
+        driver.send_signal(signal.SIGINT)
+        driver.send_signal(signal.SIGCONT)
+        time.sleep(0.05)
+        driver.send_signal(signal.SIGINT)
+        code, output = job.wait(60)
+        assert code == 130, output
+        assert "Traceback" not in output
+        assert not job.left_over()
+    finally:
+        job.kill()
+
+
+@pytest.mark.timeout(400)
+def test_ten_kills_lose_and_repeat_nothing(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.topic("kill", 2)
+    records = json_records(1500)
+    records[::50] = [(b"bad", b"{")] * len(records[::50])
+    kafka.produce(topic, records)
+    data = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"})
+    chance = random.Random(3)
+    for _ in range(KILLS):
+        before = table_version(tmp_path / "samples")
+        job = start(tmp_path, data)
+        try:
+            eventually(lambda: table_version(tmp_path / "samples") > before or job.process.poll() is not None)  # noqa: B023
+            time.sleep(chance.uniform(0, 0.7))
+        finally:
+            job.kill()
+    code, output = start(tmp_path, data).wait()
+    assert code == 0, output
+    found = coordinates(tmp_path)
+    assert len(found) == len(set(found)) == len(records)
+    entries = ledger(tmp_path / "samples")
+    assert sum(entry.good + entry.bad for entry in entries) == len(records)
+    assert [entry.batch_id for entry in entries] == list(range(len(entries)))
