@@ -1,8 +1,13 @@
-"""spark-submit jobs/train_barrier.py [--config FILE] [section.key=value ...]: train on a samples table."""
+"""Delta to a model: ``spark-submit jobs/train_barrier.py --config FILE [section.key=value ...]``."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a checkout works without being installed
 
 from kbit_spark import train
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.entry import run_job
 
 if __name__ == "__main__":
-    run_job(TrainConfig, train.run, __doc__ or "")
+    run_job(TrainConfig, train.run, "Trains a model on a samples table with DDP, one barrier task a rank.")

@@ -1,0 +1,201 @@
+"""The command `kbit`: a broker and data for a laptop, samples of configurations, reports, the demo, the benches."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from kbit_spark.entry import exit_with
+from kbit_spark.errors import RunError, UsageError
+
+SAMPLES = Path(__file__).parent / "samples"
+ROOT = Path(__file__).parents[2]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Kafka to Delta to PyTorch DDP, on Spark.")
+broker_app = typer.Typer(no_args_is_help=True, help="An embedded Kafka broker, for a laptop and the tests.")
+config_app = typer.Typer(no_args_is_help=True, help="Configuration files.")
+app.add_typer(broker_app, name="broker")
+app.add_typer(config_app, name="config")
+
+Folder = Annotated[Path, typer.Option(help="Folder of the broker's data, log and state.")]
+
+
+class Job(str, Enum):
+    """A job that has a configuration."""
+
+    ingest = "ingest"
+    train = "train"
+
+
+class Dataset(str, Enum):
+    """Where digits come from."""
+
+    digits = "digits"
+    idx = "idx"
+
+
+class PayloadFormat(str, Enum):
+    """How they are written."""
+
+    json = "json"
+    avro = "avro"
+
+
+@broker_app.command("start")
+def broker_start(
+    folder: Folder = Path(".kbit/broker"),
+    port: Annotated[int | None, typer.Option(help="Port of the listener; none: a free one.")] = None,
+) -> None:
+    """Start the broker, or say that it runs already."""
+    from kbit_spark.local import broker
+
+    before = broker.status(folder)
+    running = broker.start(folder, port)
+    typer.echo(f"broker {'runs already' if before else 'started'}: {running.bootstrap_servers} (pid {running.pid})")
+
+
+@broker_app.command("stop")
+def broker_stop(folder: Folder = Path(".kbit/broker")) -> None:
+    """Stop the broker; its data stays."""
+    from kbit_spark.local import broker
+
+    typer.echo("broker stopped" if broker.stop(folder) else "no broker runs")
+
+
+@broker_app.command("status")
+def broker_status(folder: Folder = Path(".kbit/broker")) -> None:
+    """Say where the broker listens; exit 1 where none runs."""
+    from kbit_spark.local import broker
+
+    running = broker.status(folder)
+    if running is None:
+        msg = f"no broker runs in {folder}"
+        raise RunError(msg, "`kbit broker start` starts one")
+    typer.echo(f"broker runs: {running.bootstrap_servers} (pid {running.pid})")
+
+
+@app.command()
+def produce(
+    topic: Annotated[str, typer.Option(help="Topic; made if it is not there.")],
+    dataset: Annotated[Dataset, typer.Option(help="scikit-learn's digits, or MNIST's own idx files.")] = Dataset.digits,
+    payload: Annotated[PayloadFormat, typer.Option("--format", help="Payload format.")] = PayloadFormat.json,
+    rows: Annotated[int, typer.Option(min=1, help="How many records.")] = 1_797,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="Records per second; none: at full speed.")] = None,
+    broken: Annotated[int, typer.Option(min=0, help="How many of them are broken on purpose.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of order, alterations and the places of broken ones.")] = 0,
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of a new topic.")] = 2,
+    folder: Annotated[Path, typer.Option(help="Folder of MNIST's files, for idx.")] = Path(),
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Broker; none: the embedded one.")] = None,
+) -> None:
+    """Write handwritten digits into a Kafka topic."""
+    from kbit_spark.local import digits, produce
+
+    if broken > rows:
+        msg = f"--broken {broken} is more than --rows {rows}"
+        raise UsageError(msg)
+    servers = bootstrap_servers or _embedded()
+    source = digits.digits(rows, seed) if dataset is Dataset.digits else digits.idx_digits(folder, rows, seed)
+    produce.ensure_topic(servers, topic, partitions)
+    messages = produce.records(source, payload.value, rows, broken, seed)
+    count = produce.produce(servers, topic, messages, rate)
+    typer.echo(f"{topic}: {count} records, {broken} of them broken")
+
+
+@config_app.command("init")
+def config_init(
+    job: Job,
+    output: Annotated[Path | None, typer.Option(help="File to write; none: to the terminal.")] = None,
+) -> None:
+    """Write a commented sample configuration."""
+    sample = (SAMPLES / f"{job.value}.yaml").read_text(encoding="utf-8")
+    if output is None:
+        typer.echo(sample, nl=False)
+    elif output.exists():
+        msg = f"{output} is there already"
+        raise UsageError(msg, "choose another name, or remove it")
+    else:
+        output.write_text(sample, encoding="utf-8")
+        typer.echo(f"wrote {output}")
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, each with its events.jsonl.")],
+    output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+) -> None:
+    """Make one self-contained report of some runs."""
+    from kbit_spark.telemetry.report import write_report
+
+    files = [run / "events.jsonl" for run in runs]
+    if missing := [str(file) for file in files if not file.is_file()]:
+        msg = f"no events in {', '.join(missing)}"
+        raise UsageError(msg, "run folders lie under telemetry.run_dir, .kbit/runs by default")
+    typer.echo(f"wrote {write_report(output, files)}")
+
+
+@app.command()
+def demo(
+    rows: Annotated[int, typer.Option(min=2_000, help="Records, half JSON and half Avro.")] = 20_000,
+    folder: Annotated[Path, typer.Option(help="Everything of the demo; wiped at its start.")] = Path(".kbit/demo"),
+) -> None:
+    """Run the whole chain on this machine: broker, records, ingest, training on two ranks, report."""
+    from kbit_spark.cli.demo import run_demo
+
+    run_demo(folder, rows)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def bench(context: typer.Context, name: Annotated[str, typer.Argument(help="ingest, train or decode")]) -> None:
+    """Measure against peers, side by side: prints a markdown table and keeps it under bench/results/."""
+    script = ROOT / "bench" / f"{name}.py"
+    known = sorted(file.stem for file in (ROOT / "bench").glob("*.py") if "def main(" in file.read_text())
+    if name not in known:
+        msg = f"no bench {name!r}"
+        raise UsageError(msg, f"known: {', '.join(known) or 'none; benches are part of a checkout'}")
+    sys.argv = [str(script), *context.args]
+    sys.path.insert(0, str(ROOT))
+    runpy.run_path(str(script), run_name="__main__")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    typer.echo(installed("kbit-spark"))
+
+
+def main() -> None:
+    """Run `kbit`; see `entry.exit_with` for exit codes."""
+    exit_with(_run)
+
+
+def _run() -> None:
+    try:
+        code = app(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort as error:
+        raise KeyboardInterrupt from error
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _embedded() -> str:
+    from kbit_spark.local import broker
+
+    running = broker.status()
+    if running is None:
+        msg = "no embedded broker runs"
+        raise UsageError(msg, "`kbit broker start`, or name one with --bootstrap-servers")
+    return running.bootstrap_servers
+
+
+if __name__ == "__main__":
+    main()
