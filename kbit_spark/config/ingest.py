@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from kbit_spark.config.load import secrets_in
+from kbit_spark.config.paths import DataPath
 from kbit_spark.config.telemetry import TelemetryConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec, Frozen
@@ -101,8 +102,8 @@ class SplitConfig(Frozen):
 class TablesConfig(Frozen):
     """Paths of the Delta tables that the stream writes."""
 
-    samples: str
-    rejected: str
+    samples: DataPath
+    rejected: DataPath
 
 
 class IngestConfig(Frozen):
@@ -114,7 +115,7 @@ class IngestConfig(Frozen):
     kafka: KafkaConfig
     fields: tuple[FieldSpec, ...] = Field(min_length=1)
     tables: TablesConfig
-    checkpoint_dir: str
+    checkpoint_dir: DataPath
     trigger: TriggerConfig = TriggerConfig()
     split: SplitConfig = SplitConfig()
     telemetry: TelemetryConfig = TelemetryConfig()

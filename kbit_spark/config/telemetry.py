@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from kbit_spark.config.paths import DataPath
 from kbit_spark.schemas import Frozen
 
 
 class TelemetryConfig(Frozen):
     """Sinks of a run's events; the console is always one."""
 
-    metrics_table: str | None = None
+    metrics_table: DataPath | None = None
     """Path of the Delta table `metrics`; none: not written."""
 
     run_dir: str = ".kbit/runs"

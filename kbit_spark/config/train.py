@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from kbit_spark.config.paths import DataPath
 from kbit_spark.config.telemetry import TelemetryConfig
 from kbit_spark.schemas import Frozen
 
@@ -13,7 +14,7 @@ from kbit_spark.schemas import Frozen
 class DataConfig(Frozen):
     """The samples table and how a row becomes an example."""
 
-    table: str
+    table: DataPath
     version: int | None = Field(default=None, ge=0)
     """Table version to train on; none: the newest at the start, pinned for the whole run."""
 
@@ -65,7 +66,7 @@ class EarlyStoppingConfig(Frozen):
 class CheckpointConfig(Frozen):
     """Where and how often the state is saved."""
 
-    dir: str
+    dir: DataPath
     every_steps: int | None = Field(default=None, ge=1)
     """Besides the end of each epoch, also every so many steps."""
 

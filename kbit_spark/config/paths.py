@@ -1,0 +1,19 @@
+"""Paths of tables and checkpoints: a URI stays as it is, a local path becomes absolute.
+
+Drivers and executors have other working folders, and Delta takes a path such as ``.kbit/samples`` for a table's name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+
+def absolute(path: str) -> str:
+    """Return a local path in full; a URI (``s3://``, ``dbfs:/``, ``abfss://``) unchanged."""
+    return path if ":/" in path else str(Path(path).expanduser().absolute())
+
+
+DataPath = Annotated[str, AfterValidator(absolute)]
