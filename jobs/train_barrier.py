@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a checkout works without being installed
+if "__file__" in globals():  # a checkout works without being installed; Databricks runs the text alone, with a wheel
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kbit_spark import train
 from kbit_spark.config.train import TrainConfig
