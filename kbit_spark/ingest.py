@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from kbit_spark.codecs.decoder import decode_column, value_type
@@ -75,7 +75,7 @@ class BatchWriter:
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch; repeating it changes nothing."""
         start = time.monotonic()
-        decoded = batch.withColumn("decoded", self._decoded).persist(StorageLevel.MEMORY_AND_DISK)
+        decoded = decode(batch, self._decoded).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             entry = self._ledger_entry(batch_id, count(decoded))
             transaction = Transaction(f"kbit:{entry.stream_id}:{entry.epoch}", batch_id)
@@ -102,6 +102,14 @@ class BatchWriter:
             tombstones=counts.tombstones,
             gaps=sum(r.span for r in ranges) - seen,
         )
+
+
+def decode(batch: DataFrame, decoded: Column) -> DataFrame:
+    """Return the batch with its `decoded` payload; only bad records keep the raw `value`, so the cache stays small."""
+    bad_value = sf.when(sf.col("decoded.error").isNotNull(), sf.col("value")).alias("value")
+    kept = ("topic", "partition", "offset", "timestamp", "key", "headers", "decoded")
+    # a tombstone keeps its coordinates: it is counted, and belongs to neither table
+    return batch.withColumn("decoded", decoded).select(*kept, bad_value)
 
 
 def count(decoded: DataFrame) -> Counts:

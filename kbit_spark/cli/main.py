@@ -8,7 +8,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from kbit_spark.entry import exit_with
@@ -173,18 +172,7 @@ def version() -> None:
 
 def main() -> None:
     """Run `kbit`; see `entry.exit_with` for exit codes."""
-    exit_with(_run)
-
-
-def _run() -> None:
-    try:
-        code = app(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except click.Abort as error:
-        raise KeyboardInterrupt from error
-    sys.exit(code if isinstance(code, int) else 0)
+    exit_with(app)
 
 
 def _embedded() -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.json import json_plan
 from kbit_spark.schemas import FieldSpec, Tensor
-from tests.codecs.conftest import Decode
+from tests.fixtures.decode import Decode
 
 FIELDS = (
     FieldSpec(name="id", type="long"),

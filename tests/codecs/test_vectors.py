@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tests.codecs.conftest import Decode
 from tests.codecs.vectors import Case, load
+from tests.fixtures.decode import Decode
 
 # Every case that is not run, by reason: issue 4 brings framings, nested types and logical types
 LEFT_OUT = {
