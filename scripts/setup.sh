@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Makes what the project needs: Java, Maven, .venv, packages, jars. Runs again in a moment where all is there.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+say() { echo "setup: $*"; }
+fail() { echo "error: $1" >&2; echo "  $2" >&2; exit 3; }
+
+has_java() {
+  command -v java javac >/dev/null && java --list-modules 2>/dev/null | grep -q '^jdk.incubator.vector@'
+}
+
+install_tools() { # Debian package names
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+  say "installing $*"
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null
+}
+
+find_python() {
+  for name in ${PYTHON:-} python3.13 python3.12 python3.11 python3.10 python3; do
+    if "$name" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then
+      echo "$name"
+      return
+    fi
+  done
+  return 1
+}
+
+venv() {
+  local stamp=.venv/.stamp-packages
+  [ -f "$stamp" ] && [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt constraints.txt ] && return
+  local python
+  python=$(find_python) || fail "no Python 3.10 to 3.13" "install one, or name it: PYTHON=/path/to/python3 make setup"
+  say "packages into .venv (some 6 GB, torch above all; minutes on the first run)"
+  [ -x .venv/bin/python ] || "$python" -m venv .venv ||
+    fail "$python cannot make a virtual environment" "install its venv module (Debian: apt-get install python3-venv)"
+  .venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+  touch "$stamp"
+}
+
+jars() {
+  local stamp=jars/target/.stamp
+  [ -f "$stamp" ] && [ -z "$(find jars -newer "$stamp" \( -name pom.xml -o -name '*.java' \) -not -path '*/target/*' -print -quit)" ] && return
+  has_java || install_tools openjdk-17-jdk-headless || true
+  has_java || fail "no Java 17 or newer with the module jdk.incubator.vector" \
+    "install a full JDK (Debian: apt-get install openjdk-17-jdk-headless) and put it on the PATH"
+  command -v mvn >/dev/null || install_tools maven || true
+  command -v mvn >/dev/null || fail "no Maven" "install it (Debian: apt-get install maven)"
+  say "jars into jars/target"
+  rm -rf jars/target/spark jars/target/broker
+  (cd jars && mvn -B -q package)
+  mkdir -p jars/target && touch "$stamp"
+}
+
+jars
+venv
