@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from kbit_spark.config.load import secrets_in
+from kbit_spark.config.options import Options
 from kbit_spark.config.paths import DataPath
 from kbit_spark.config.telemetry import TelemetryConfig
 from kbit_spark.errors import UsageError
@@ -40,10 +41,10 @@ class KafkaConfig(Frozen):
     """Where a stream without a checkpoint begins."""
 
     max_offsets_per_trigger: int | None = Field(default=50_000, ge=1)
-    options: dict[str, str] = Field(default_factory=dict)
+    options: Options = Field(default_factory=dict)
     """Consumer options passed through, e.g. security.protocol: SASL_SSL; never a secret."""
 
-    options_from_env: dict[str, str] = Field(default_factory=dict)
+    options_from_env: Options = Field(default_factory=dict)
     """Consumer options whose value is a secret: option name to the environment variable that holds it."""
 
     @field_validator("options")
@@ -119,5 +120,5 @@ class IngestConfig(Frozen):
     trigger: TriggerConfig = TriggerConfig()
     split: SplitConfig = SplitConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
-    spark: dict[str, str] = Field(default_factory=dict)
+    spark: Options = Field(default_factory=dict)
     """Spark settings that win over the defaults file."""

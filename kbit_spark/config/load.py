@@ -32,10 +32,11 @@ def load(model: type[Model], file: Path | None, overrides: Sequence[str] = ()) -
         _apply(merged, override)
     source = str(file) if file else "the command line"
     try:
-        data = OmegaConf.to_container(merged, resolve=True)
+        data = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        msg = f"{source}: {_first_line(error)}"
-        raise UsageError(msg, "an ${oc.env:NAME} needs NAME in the environment") from error
+        place = f"{error.full_key}: " if error.full_key else ""
+        msg = f"{source}: {place}{_first_line(error)}"
+        raise UsageError(msg, "give every ??? a value; an ${oc.env:NAME} needs NAME in the environment") from error
     return validate(model, data, source)
 
 
@@ -91,7 +92,8 @@ def _apply(merged: DictConfig, override: str) -> None:
 def _explain(model: type[BaseModel], loc: tuple[int | str, ...], kind: str, message: str) -> str:
     place = _place(loc)
     if kind != "extra_forbidden":
-        return f"{place}: {message}" if place else message.removeprefix("Value error, ")
+        reason = message.removeprefix("Value error, ")
+        return f"{place}: {reason}" if place else reason
     known = list(_model_at(model, loc[:-1]).model_fields)
     nearest = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.5)
     return f"unknown key {place}; " + (f"did you mean {nearest[0]}?" if nearest else f"known: {', '.join(known)}")
@@ -125,4 +127,5 @@ def _first_line(error: Exception) -> str:
 
 def secrets_in(options: Mapping[str, str]) -> list[str]:
     """Return the names of options that would hold a secret in clear text."""
-    return [name for name in options if any(word in name.lower() for word in ("password", "secret", "jaas", "token"))]
+    words = ("password", "secret", "jaas", "token", "keystore.key", "key.pem")
+    return [name for name in options if any(word in name.lower() for word in words)]

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from kbit_spark.config.options import Options
 from kbit_spark.config.paths import DataPath
 from kbit_spark.config.telemetry import TelemetryConfig
 from kbit_spark.schemas import Frozen
@@ -98,7 +99,7 @@ class TrainConfig(Frozen):
     rendezvous_timeout_s: float = Field(default=120.0, gt=0)
     log_every_steps: int = Field(default=50, ge=1)
     telemetry: TelemetryConfig = TelemetryConfig()
-    spark: dict[str, str] = Field(default_factory=dict)
+    spark: Options = Field(default_factory=dict)
     """Spark settings that win over the defaults file."""
 
     @model_validator(mode="after")
