@@ -18,7 +18,7 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.load import dump
 from kbit_spark.events import Event
 from kbit_spark.schemas import LedgerEntry
-from kbit_spark.session import spark_session
+from kbit_spark.session import spark_session, stop_session
 from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
@@ -43,7 +43,7 @@ def run(config: IngestConfig) -> None:
             query = Query(config.trigger, config.checkpoint_dir)
             query.run(read_stream(spark, config.kafka), BatchWriter(spark, config, telemetry).write)
     finally:
-        spark.stop()
+        stop_session(spark)
 
 
 def settings(config: IngestConfig) -> dict[str, str]:

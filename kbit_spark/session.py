@@ -85,6 +85,12 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     return spark
 
 
+def stop_session(spark: SparkSession) -> None:
+    """Stop the session, except on Databricks: there it is the cluster's own."""
+    if not on_databricks():
+        spark.stop()
+
+
 def _jar_settings(conf: SparkConf) -> dict[str, str]:
     if conf.contains("spark.jars") or conf.contains("spark.driver.extraClassPath"):
         return {}

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
-from kbit_spark.session import spark_session
+from kbit_spark.session import spark_session, stop_session
 
 
 def test_session_reads_and_writes_delta(spark: SparkSession, tmp_path: Path) -> None:
@@ -19,3 +20,10 @@ def test_a_running_session_is_reused_and_takes_the_users_settings(spark: SparkSe
         assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", str(before))
+
+
+def test_on_databricks_the_session_is_left_running(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    stop_session(spark)
+    assert spark.range(3).count() == 3
+    assert spark_session("other", {}) is spark
