@@ -18,7 +18,7 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.load import dump
 from kbit_spark.events import Event
 from kbit_spark.schemas import LedgerEntry
-from kbit_spark.session import spark_session, stop_session
+from kbit_spark.session import session_given, spark_session
 from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
@@ -35,6 +35,7 @@ def run(config: IngestConfig) -> None:
         KbitError: see the stages; the tables are as they were after the last whole batch.
     """
     check_topics(config.kafka)
+    given = session_given()
     spark = spark_session(f"kbit ingest {config.stream_id}", settings(config))
     try:
         with Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry:
@@ -43,7 +44,8 @@ def run(config: IngestConfig) -> None:
             query = Query(config.trigger, config.checkpoint_dir)
             query.run(read_stream(spark, config.kafka), BatchWriter(spark, config, telemetry).write)
     finally:
-        stop_session(spark)
+        if not given:
+            spark.stop()
 
 
 def settings(config: IngestConfig) -> dict[str, str]:

@@ -57,6 +57,11 @@ def on_databricks() -> bool:
     return "DATABRICKS_RUNTIME_VERSION" in os.environ
 
 
+def session_given() -> bool:
+    """Tell whether the process has a session that others made, which a job must not stop."""
+    return on_databricks() or SparkSession.getActiveSession() is not None
+
+
 def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     """Return the session of this process, made with `settings` over the defaults file over `DEFAULTS`.
 
@@ -65,9 +70,8 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
         RunError: Spark does not start.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    existing = SparkSession.getActiveSession()
-    if existing is not None or on_databricks():
-        return _reuse(existing or SparkSession.builder.getOrCreate(), settings)
+    if session_given():
+        return _reuse(SparkSession.getActiveSession() or SparkSession.builder.getOrCreate(), settings)
     conf = SparkConf()
     for key, value in {**DEFAULTS, **_jar_settings(conf)}.items():
         conf.setIfMissing(key, value)
@@ -83,12 +87,6 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     _ship_package(spark)
     _forward_signals(spark)
     return spark
-
-
-def stop_session(spark: SparkSession) -> None:
-    """Stop the session, except on Databricks: there it is the cluster's own."""
-    if not on_databricks():
-        spark.stop()
 
 
 def _jar_settings(conf: SparkConf) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from kbit_spark.errors import RunError
+from kbit_spark.schemas import Tensor
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _check_columns(path: str, wanted: StructType, found: StructType) -> None:
             kinds = f"{there[field.name].dataType.simpleString()}, not {field.dataType.simpleString()}"
             msg = f"column {field.name} of the table {path} is {kinds}"
             raise RunError(msg, "correct `fields`, or choose a new path")
-        if there[field.name].metadata.get("kbit.shape") != field.metadata.get("kbit.shape"):
+        if Tensor.from_metadata(there[field.name].metadata) != Tensor.from_metadata(field.metadata):
             msg = f"column {field.name} of the table {path} holds tensors of another shape or dtype"
             raise RunError(msg, "correct `fields`, or choose a new path")
 

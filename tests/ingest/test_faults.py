@@ -62,21 +62,6 @@ def test_a_table_of_something_else(kafka: Kafka, tmp_path: Path) -> None:
     assert not (tmp_path / "rejected").exists()
 
 
-def test_a_folder_that_is_no_table(kafka: Kafka, tmp_path: Path) -> None:
-    (tmp_path / "samples").mkdir()
-    (tmp_path / "samples/part-0.parquet").write_bytes(b"not a table")
-    fails(tmp_path, ingest_data(tmp_path, kafka.bootstrap_servers, {kafka.topic(): "json"}), 1, "samples")
-
-
-def test_another_shape(kafka: Kafka, tmp_path: Path) -> None:
-    topic = kafka.topic()
-    data = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"})
-    code, output = start(tmp_path, data, options=(), launcher=PLAIN, conf=False).wait()
-    assert code == 0, output
-    data["fields"][0]["tensor"]["shape"] = [14, 56]
-    fails(tmp_path, data, 1, "column image", "another shape")
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Two megabytes of disk."""

@@ -1,4 +1,4 @@
-"""The job under every master and both ways to submit it."""
+"""The job on executors of their own and both ways to submit it; the signals' tests run it on local."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         log.close()
 
 
-@pytest.mark.parametrize("launcher", [BY_SCRIPT, PLAIN], ids=["script", "plain"])
-@pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,1,700]", "standalone"])
+@pytest.mark.parametrize(
+    ("launcher", "master"),
+    [pytest.param(BY_SCRIPT, "local-cluster[1,1,700]", id="script"), pytest.param(PLAIN, "standalone", id="plain")],
+)
 def test_ingest_under_a_master(
     kafka: Kafka, tmp_path: Path, master: str, launcher: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:

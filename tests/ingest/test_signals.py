@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.fixtures.jobs import coordinates, eventually, ingest_data, json_records, ledger, start, table_version
@@ -43,11 +44,12 @@ def test_a_second_sigint_ends_everything_at_once(kafka: Kafka, tmp_path: Path) -
     try:
         eventually(lambda: table_version(tmp_path / "samples") >= 2)
         driver = job.python_driver()
-        driver.send_signal(signal.SIGSTOP)  # both signals are there before the batch can end
+        job.process.send_signal(signal.SIGSTOP)  # Spark stands still: no batch can end between the two
         driver.send_signal(signal.SIGINT)
-        driver.send_signal(signal.SIGCONT)
-        time.sleep(0.05)
+        eventually(lambda: "signal 2" in (tmp_path / "kbit.log").read_text())
         driver.send_signal(signal.SIGINT)
+        eventually(lambda: not driver.is_running() or driver.status() == psutil.STATUS_ZOMBIE)
+        job.process.send_signal(signal.SIGCONT)
         code, output = job.wait(60)
         assert code == 130, output
         assert "Traceback" not in output
