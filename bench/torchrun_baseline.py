@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from kbit_spark.models.registry import build_model
+from kbit_spark.models.registry import build
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
         torch.set_num_threads(1)
     images, labels = _load(arguments.table, device)
     torch.manual_seed(0)
-    model = DistributedDataParallel(build_model(arguments.model, (28, 28), 10, {}).to(device))
+    model = DistributedDataParallel(build(arguments.model, (28, 28), 10, {}).to(device))
     optimizer = torch.optim.Adam(model.parameters(), lr=arguments.learning_rate)
     local = arguments.global_batch // world
     steps = len(images) // arguments.global_batch
