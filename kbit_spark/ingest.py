@@ -72,6 +72,7 @@ class BatchWriter:
         self._decoded = decode_column(spark, config.kafka.topics, config.fields, sf.col("topic"), sf.col("value"))
         self._lag = Lag(config.kafka)
         self._formats = {topic.name: topic.format for topic in config.kafka.topics}
+        self._describe = spark.sparkContext.setJobDescription  # names the stages in telemetry
         self._epoch: str | None = None
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
@@ -79,10 +80,13 @@ class BatchWriter:
         start = time.monotonic()
         decoded = decode(batch, self._decoded).persist(StorageLevel.MEMORY_AND_DISK)
         try:
+            self._describe("decode and count")
             entry = self._ledger_entry(batch_id, count(decoded))
             transaction = Transaction(f"kbit:{entry.stream_id}:{entry.epoch}", batch_id)
             if entry.bad:
+                self._describe("write rejected")
                 append(rejected_rows(decoded, self._formats, batch_id), self._config.tables.rejected, transaction)
+            self._describe("write samples")
             rows = sample_rows(decoded, self._config.split)
             append(rows, self._config.tables.samples, transaction, entry.to_metadata())
         finally:

@@ -50,7 +50,7 @@ public final class StageListener extends SparkListener {
 
   @Override
   public void onStageSubmitted(SparkListenerStageSubmitted event) {
-    guarded(() -> stages.put(key(event.stageInfo()), new StageSummary(scope(event.properties()))));
+    guarded(() -> stages.put(key(event.stageInfo()), summary(event)));
   }
 
   @Override
@@ -85,7 +85,7 @@ public final class StageListener extends SparkListener {
           numbers.putAll(stage.numbers());
           Option<String> failure = info.failureReason();
           String reason = failure.isDefined() ? firstLine(failure.get()) : stage.reason;
-          tell(stage, "spark_stage", numbers, Map.of("stage_name", firstLine(info.name()), "reason", reason));
+          tell(stage, "spark_stage", numbers, Map.of("stage_name", stage.name, "reason", reason));
         });
   }
 
@@ -121,6 +121,14 @@ public final class StageListener extends SparkListener {
     } catch (RuntimeException | LinkageError error) { // telemetry may lose a stage, never harm the bus
       System.err.println("kbit: a stage event was lost: " + error);
     }
+  }
+
+  /** A stage goes by its job's description, where there is one; Spark's own name is a place in the driver's code. */
+  private static StageSummary summary(SparkListenerStageSubmitted event) {
+    Properties properties = event.properties();
+    String description = properties == null ? null : properties.getProperty("spark.job.description");
+    String name = firstLine(description == null ? event.stageInfo().name() : description);
+    return new StageSummary(name, scope(properties));
   }
 
   private static String scope(Properties properties) {

@@ -10,6 +10,7 @@ import org.apache.spark.executor.TaskMetrics;
 final class StageSummary {
   private static final int SAMPLE = 2048;
 
+  final String name;
   final String scope;
   private final Map<String, Double> sums = new LinkedHashMap<>();
   private final SplittableRandom random = new SplittableRandom(0);
@@ -20,7 +21,8 @@ final class StageSummary {
   int failed;
   String reason = "";
 
-  StageSummary(String scope) {
+  StageSummary(String name, String scope) {
+    this.name = name;
     this.scope = scope;
   }
 
