@@ -17,7 +17,8 @@ from typing import Any
 from kbit_spark.errors import KbitError
 from kbit_spark.events import Event
 
-SEND_INTERVAL_S = 0.1
+SEND_INTERVAL_S = 0.02
+"""How old the driver's knowledge of a rank that is killed may be: the post-mortem names its step."""
 log = logging.getLogger(__name__)
 
 

@@ -86,6 +86,11 @@ class Control:
             states = [s for s in self.ranks.values() if s.lost_at is not None or s.failed_at is not None]
         return sorted(states, key=lambda s: min(t for t in (s.lost_at, s.failed_at) if t is not None))
 
+    def last_step(self) -> int:
+        """Return the number of batches that the foremost rank has finished."""
+        with self._lock:
+            return max((state.step for state in self.ranks.values()), default=0)
+
     def stop_ranks(self, timeout_s: float = 10.0) -> bool:
         """Make every connected rank end itself; return whether all connections closed in time."""
         deadline = time.monotonic() + timeout_s

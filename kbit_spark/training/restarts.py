@@ -29,7 +29,7 @@ def with_restarts(attempt: Attempt, control: Control, max_restarts: int, emit: E
         culprit = find_culprit(control.faulty())
         if culprit is not None and culprit.failure is not None and culprit.failure["kind"] == "fatal":
             raise RunError(culprit.failure["message"], culprit.failure["hint"])
-        error = describe(culprit, control.stage_failure)
+        error = describe(culprit, control.stage_failure, control.last_step())
         emit(_restart_event(number, culprit, error))
         if number == max_restarts:
             raise error
@@ -47,14 +47,17 @@ def find_culprit(faulty: list[RankState]) -> RankState | None:
     return min(faulty, key=order, default=None)
 
 
-def describe(culprit: RankState | None, stage_failure: str) -> TrainingError:
-    """Return the error that names rank, step and last lines."""
+def describe(culprit: RankState | None, stage_failure: str, step: int) -> TrainingError:
+    """Return the error that names rank, step and last lines.
+
+    Ranks go in lockstep, so the newest `step` that any of them told of is the culprit's as well.
+    """
     if culprit is None:
         return TrainingError(f"the training stage failed: {stage_failure or 'Spark gave no reason'}")
     why = "died" if culprit.failure is None else f"failed with {culprit.failure['message']}"
     lines = "\n    ".join(list(culprit.tail)[-10:])
-    msg = f"rank {culprit.rank} {why} at step {culprit.step} (epoch {culprit.epoch})"
-    return TrainingError(msg, f"its last lines:\n    {lines}" if lines else "", rank=culprit.rank, step=culprit.step)
+    msg = f"rank {culprit.rank} {why} at step {step} (epoch {culprit.epoch})"
+    return TrainingError(msg, f"its last lines:\n    {lines}" if lines else "", rank=culprit.rank, step=step)
 
 
 def _restart_event(attempt: int, culprit: RankState | None, error: TrainingError) -> Event:

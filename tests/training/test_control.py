@@ -48,7 +48,7 @@ def test_a_connection_that_breaks_is_a_lost_rank() -> None:
             raw.sendall(json.dumps(hello).encode() + b'\n{"type": "step", "epoch": 1, "step": 9}\n')
             wait_for(lambda: 0 in control.ranks and control.ranks[0].step == 9)
         wait_for(lambda: bool(control.faulty()))
-        error = describe(find_culprit(control.faulty()), "")
+        error = describe(find_culprit(control.faulty()), "", control.last_step())
     assert (error.rank, error.step) == (0, 9)
     assert error.message == "rank 0 died at step 9 (epoch 1)"
 
