@@ -143,7 +143,7 @@ def _result(folder: Path, seconds: float) -> Result:
 
 def _bad_records(folder: Path) -> list[dict[str, Any]]:
     columns = ["topic", "partition", "offset", "code", "reason", "position"]
-    # by path: deltalake's own reader calls Python from Arrow's threads, and one that still does at exit aborts the process
+    # by path: deltalake's reader calls Python from Arrow's threads, and one that still does at exit aborts the process
     files = DeltaTable(folder / "rejected").file_uris()
     rows = dataset.dataset(files, format="parquet").to_table(columns=columns).to_pylist()
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
