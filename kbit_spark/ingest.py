@@ -6,26 +6,30 @@ Exactly once: both tables take a batch under (stream, checkpoint, batch id), so 
 
 from __future__ import annotations
 
+import logging
 import time
-from dataclasses import dataclass
 
-from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from kbit_spark.codecs.decoder import decode_column, value_type
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.load import dump
+from kbit_spark.errors import RunError
 from kbit_spark.events import Event
 from kbit_spark.schemas import LedgerEntry
 from kbit_spark.session import session_given, spark_session
 from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
-from kbit_spark.tables.dead_letters import ensure_rejected, rejected_rows
-from kbit_spark.tables.delta import Transaction, append
-from kbit_spark.tables.samples import ROW_GROUP_BYTES, ensure_samples, sample_rows
+from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
+from kbit_spark.tables.samples import ROW_GROUP_BYTES, ensure_samples, sample_rows, samples_schema
+from kbit_spark.tables.tally import Counts, Tally
+from kbit_spark.tables.writer import TableWriter, Transaction
 from kbit_spark.telemetry.hub import Telemetry
+
+
+log = logging.getLogger("kbit.ingest")
 
 
 def run(config: IngestConfig) -> None:
@@ -53,23 +57,17 @@ def settings(config: IngestConfig) -> dict[str, str]:
     return {"spark.hadoop.parquet.block.size": str(ROW_GROUP_BYTES), **config.spark}
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Records of a batch by what became of them."""
-
-    good: int
-    bad: int
-    tombstones: int
-
-
 class BatchWriter:
-    """Writes micro-batches: decode, count, dead letters, samples with the ledger entry."""
+    """Writes micro-batches: decode and write in one pass, dead letters where there are any, then the ledger entry."""
 
     def __init__(self, spark: SparkSession, config: IngestConfig, telemetry: Telemetry) -> None:
         self._config = config
         self._telemetry = telemetry
         self._log = CheckpointLog(spark, config.checkpoint_dir)
         self._decoded = decode_column(spark, config.kafka.topics, config.fields, sf.col("topic"), sf.col("value"))
+        self._tally = Tally(spark)
+        self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)))
+        self._rejected = TableWriter(spark, config.tables.rejected, REJECTED)
         self._lag = Lag(config.kafka)
         self._formats = {topic.name: topic.format for topic in config.kafka.topics}
         self._describe = spark.sparkContext.setJobDescription  # names the stages in telemetry
@@ -78,26 +76,44 @@ class BatchWriter:
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch; repeating it changes nothing."""
         start = time.monotonic()
-        decoded = decode(batch, self._decoded).persist(StorageLevel.MEMORY_AND_DISK)
+        transaction = self._transaction(batch_id)
+        decoded = batch.withColumn("decoded", self._decoded)
+        append = self._samples.begin(transaction)
+        if append is None:
+            log.info("batch %d is in the table already", batch_id)
+            return
         try:
-            self._describe("decode and count")
-            entry = self._ledger_entry(batch_id, count(decoded))
-            transaction = Transaction(f"kbit:{entry.stream_id}:{entry.epoch}", batch_id)
-            if entry.bad:
-                self._describe("write rejected")
-                append(rejected_rows(decoded, self._formats, batch_id), self._config.tables.rejected, transaction)
             self._describe("write samples")
-            rows = sample_rows(decoded, self._config.split)
-            append(rows, self._config.tables.samples, transaction, entry.to_metadata())
+            append.write(sample_rows(self._tally.good_records(decoded), self._config.split))
+            entry = self._ledger_entry(batch_id, self._tally.counts())
+            check_written(entry, append.rows())
+            if entry.bad:
+                self._write_rejected(decoded, transaction)
+            append.commit(entry.to_metadata())
         finally:
-            decoded.unpersist()
+            append.close()
         self._telemetry.emit(batch_event(entry, time.monotonic() - start, self._lag.behind(entry.ranges)))
 
-    def _ledger_entry(self, batch_id: int, counts: Counts) -> LedgerEntry:
+    def _transaction(self, batch_id: int) -> Transaction:
         if self._epoch is None:
             self._epoch = self._log.query_id() or "none"
+        return Transaction(f"kbit:{self._config.stream_id}:{self._epoch}", batch_id)
+
+    def _write_rejected(self, decoded: DataFrame, transaction: Transaction) -> None:
+        """Read and decode the batch once more for its bad records: they are few, and keeping all would cost more."""
+        append = self._rejected.begin(transaction)
+        if append is None:
+            return  # a crash came before the samples' commit
+        try:
+            self._describe("write rejected")
+            append.write(rejected_rows(decoded, self._formats, transaction.version))
+            append.commit()
+        finally:
+            append.close()
+
+    def _ledger_entry(self, batch_id: int, counts: Counts) -> LedgerEntry:
+        assert self._epoch is not None
         ranges = self._log.ranges(batch_id)
-        seen = counts.good + counts.bad + counts.tombstones
         return LedgerEntry(
             stream_id=self._config.stream_id,
             epoch=self._epoch,
@@ -106,29 +122,19 @@ class BatchWriter:
             good=counts.good,
             bad=counts.bad,
             tombstones=counts.tombstones,
-            gaps=sum(r.span for r in ranges) - seen,
+            gaps=sum(r.span for r in ranges) - counts.seen,
         )
 
 
-def decode(batch: DataFrame, decoded: Column) -> DataFrame:
-    """Return the batch with its `decoded` payload; only bad records keep the raw `value`, so the cache stays small."""
-    bad_value = sf.when(sf.col("decoded.error").isNotNull(), sf.col("value")).alias("value")
-    kept = ("topic", "partition", "offset", "timestamp", "key", "headers", "decoded")
-    # a tombstone keeps its coordinates: it is counted, and belongs to neither table
-    return batch.withColumn("decoded", decoded).select(*kept, bad_value)
+def check_written(entry: LedgerEntry, rows: int | None) -> None:
+    """Compare the ledger with what the files hold by their own count, before either is committed.
 
-
-def count(decoded: DataFrame) -> Counts:
-    """Count a decoded batch in one stage, without a shuffle; this also fills its cache."""
-    observation = Observation()
-    decoded.observe(
-        observation,
-        sf.count("decoded.value").alias("good"),
-        sf.count("decoded.error").alias("bad"),
-        sf.count(sf.lit(1)).alias("all"),
-    ).write.format("noop").mode("overwrite").save()
-    seen = observation.get
-    return Counts(seen["good"], seen["bad"], seen["all"] - seen["good"] - seen["bad"])
+    Raises:
+        RunError: they differ.
+    """
+    if rows is not None and rows != entry.good:
+        msg = f"batch {entry.batch_id}: {entry.good} good records were decoded, but {rows} were written"
+        raise RunError(msg, "nothing was committed; start again, the batch will run once more")
 
 
 def batch_event(entry: LedgerEntry, duration_s: float, lag_rows: int | None) -> Event:

@@ -1,42 +1,16 @@
-"""Delta tables by path: create, check, append idempotently."""
+"""Delta tables by path: create and check."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import Tensor
-
-
-@dataclass(frozen=True)
-class Transaction:
-    """What makes an append harmless to repeat: Delta skips a version of an application that it has seen.
-
-    Delta also skips a version that went back, without a word. So an application id belongs to one checkpoint: a new
-    checkpoint, which counts from 0 again, gets another one.
-    """
-
-    app_id: str
-    version: int
-
-
-def append(rows: DataFrame, path: str, transaction: Transaction, user_metadata: str | None = None) -> None:
-    """Append `rows` in one commit; nothing happens where the transaction was committed before."""
-    writer = (
-        rows.write.format("delta")
-        .mode("append")
-        .option("txnAppId", transaction.app_id)
-        .option("txnVersion", transaction.version)
-    )
-    if user_metadata is not None:
-        writer = writer.option("userMetadata", user_metadata)
-    writer.save(path)
 
 
 def ensure_table(
@@ -52,7 +26,7 @@ def ensure_table(
             _create(spark, path, schema, partitions, properties)
             return
         found = DeltaTable.forPath(spark, path)
-        _check_columns(path, schema, found.toDF().schema)
+        check_columns(path, schema, found.toDF().schema)
         layout = list(found.detail().select("partitionColumns").collect()[0][0])
     except PySparkException as error:
         msg = f"cannot open the table {path}: {_first_line(error)}"
@@ -71,7 +45,12 @@ def _create(
     builder.execute()
 
 
-def _check_columns(path: str, wanted: StructType, found: StructType) -> None:
+def check_columns(path: str, wanted: StructType, found: StructType) -> None:
+    """Check that a table with the columns `found` can take rows with the columns `wanted`.
+
+    Raises:
+        RunError: a column is missing or of another type.
+    """
     there = {field.name: field for field in found}
     for field in wanted:
         if field.name not in there:

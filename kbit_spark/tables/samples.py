@@ -49,13 +49,18 @@ def ensure_samples(spark: SparkSession, path: str, value: StructType) -> None:
     Raises:
         RunError: see `ensure_table`.
     """
+    ensure_table(spark, path, samples_schema(value), [SPLIT_COLUMN], _PROPERTIES)
+
+
+def samples_schema(value: StructType) -> StructType:
+    """Return the table's columns for decoded values of this type."""
     columns = [StructField(field.name, field.dataType, True, field.metadata) for field in value]
-    ensure_table(spark, path, StructType([*columns, *COORDINATES]), [SPLIT_COLUMN], _PROPERTIES)
+    return StructType([*columns, *COORDINATES])
 
 
-def sample_rows(decoded: DataFrame, split: SplitConfig) -> DataFrame:
-    """Return the rows for the table from a decoded batch's good records."""
-    return decoded.where("decoded.value is not null").select(
+def sample_rows(good: DataFrame, split: SplitConfig) -> DataFrame:
+    """Return the rows for the table from the good records of a decoded batch."""
+    return good.select(
         "decoded.value.*",
         sf.col("topic").alias("_topic"),
         sf.col("partition").alias("_partition"),
