@@ -52,6 +52,15 @@ DEFAULTS: Mapping[str, str] = {
 }
 
 
+LOCAL_DISK: Mapping[str, str] = {
+    # kbit.disk starts no shell commands. Not cached: Spark opens the disk before its jars are there, and would keep
+    # Hadoop's own class.
+    "spark.hadoop.fs.file.impl": "kbit.disk.DiskFileSystem",
+    "spark.hadoop.fs.file.impl.disable.cache": "true",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "kbit.disk.DiskFs",
+}
+
+
 def on_databricks() -> bool:
     """Tell whether the code runs on a Databricks cluster."""
     return "DATABRICKS_RUNTIME_VERSION" in os.environ
@@ -73,7 +82,7 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     if session_given():
         return _reuse(SparkSession.getActiveSession() or SparkSession.builder.getOrCreate(), settings)
     conf = SparkConf()
-    for key, value in {**DEFAULTS, **_jar_settings(conf)}.items():
+    for key, value in {**DEFAULTS, **LOCAL_DISK, **_jar_settings(conf)}.items():
         conf.setIfMissing(key, value)
     for key, value in settings.items():
         conf.set(key, value)

@@ -36,11 +36,7 @@ class Tally:
         context: Any = spark.sparkContext._jsc.sc()
         jvm: Any = spark.sparkContext._jvm
         self._counters = [context.longAccumulator(f"kbit.{name}") for name in ("good", "bad", "tombstones")]
-        function = jvm.org.apache.spark.sql.functions.udf(
-            jvm.kbit.ledger.TallyUdf(*self._counters), jvm.org.apache.spark.sql.types.DataTypes.BooleanType
-        )
-        # not deterministic: the optimizer must neither move it below the decoder nor evaluate it twice
-        spark._jsparkSession.udf().register(_FUNCTION, function.asNondeterministic())
+        spark._jsparkSession.udf().register(_FUNCTION, jvm.kbit.ledger.TallyUdf.of(*self._counters))
 
     def good_records(self, decoded: DataFrame) -> DataFrame:
         """Return the records of a decoded batch that have a value; whoever runs the result counts the batch."""
