@@ -23,7 +23,7 @@ from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
-from kbit_spark.tables.samples import ROW_GROUP_BYTES, ensure_samples, sample_rows, samples_schema
+from kbit_spark.tables.samples import ensure_samples, parquet_settings, sample_rows, samples_schema
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter, Transaction
 from kbit_spark.telemetry.hub import Telemetry
@@ -54,7 +54,8 @@ def run(config: IngestConfig) -> None:
 
 def settings(config: IngestConfig) -> dict[str, str]:
     """Return the Spark settings of the job; the user's own win."""
-    return {"spark.hadoop.parquet.block.size": str(ROW_GROUP_BYTES), **config.spark}
+    tensors = [field.name for field in config.fields if field.tensor is not None]
+    return {**parquet_settings(tensors), **config.spark}
 
 
 class BatchWriter:

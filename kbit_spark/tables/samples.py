@@ -5,6 +5,8 @@ Partitioned by split: every data file is then of one split, so a training plan n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
@@ -41,6 +43,13 @@ _PROPERTIES = {
 }
 ROW_GROUP_BYTES = 8 * 1024 * 1024
 """Small row groups: a training rank reads one at a time, and the memory that it needs is theirs."""
+
+
+def parquet_settings(tensors: Sequence[str]) -> dict[str, str]:
+    """Return the Spark settings of a session that writes a table with these tensor columns."""
+    # tensors hardly ever repeat: looking each one up in a dictionary would take a third of the time to write it
+    no_dictionary = {f"spark.hadoop.parquet.enable.dictionary#{name}": "false" for name in tensors}
+    return {"spark.hadoop.parquet.block.size": str(ROW_GROUP_BYTES), **no_dictionary}
 
 
 def ensure_samples(spark: SparkSession, path: str, value: StructType) -> None:

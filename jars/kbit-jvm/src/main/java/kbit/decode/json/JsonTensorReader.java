@@ -56,7 +56,10 @@ final class JsonTensorReader implements JsonReader {
     int first = index;
     boolean more = in.peek() != ']';
     if (!more) in.at++;
-    if (more && tensor.itemBytes == 1 && tensor.min == 0) index = smallNumbers(in, data, index, end);
+    if (more && tensor.itemBytes == 1 && tensor.min == 0) {
+      index = JsonBytes.read(in, data, index, end);
+      index = smallNumbers(in, data, index, end);
+    }
     while (more) {
       if (index == end) throw superfluous(in, "more than " + count + " items");
       if (tensor.isInteger) tensor.put(data, index, JsonNumbers.integer(in, tensor.min, tensor.max, tensor.dtype));
@@ -73,7 +76,7 @@ final class JsonTensorReader implements JsonReader {
 
   /**
    * Reads bytes as long as they look like {@code 123,} without anything unusual; the general loop goes on from there,
-   * so it alone knows what is an error. This is the hot path of images written as numbers.
+   * so it alone knows what is an error. It takes white space behind commas, which {@link JsonBytes} leaves to it.
    */
   private static int smallNumbers(JsonCursor in, byte[] data, int index, int end) {
     byte[] text = in.data;
