@@ -1,4 +1,4 @@
-"""Value types that cross stages: fields and tensors, offset ranges, ledger entries, table snapshots.
+"""Value types that cross stages: fields and tensors, offset ranges, ledger entries, bad records, table snapshots.
 
 Pure data: this module imports neither pyspark nor torch, so drivers, executors and tests share it.
 """
@@ -101,6 +101,24 @@ class OffsetRange(Frozen):
     def span(self) -> int:
         """Number of offsets, whether or not a record stands at each of them."""
         return self.end - self.start
+
+
+class Rejection(Frozen):
+    """One bad record, or the first of `count` records of a topic with the same code and reason."""
+
+    topic: str
+    partition: int
+    offset: int
+    code: str
+    """The class of fault, e.g. ``truncated``."""
+
+    reason: str
+    """The fault in words."""
+
+    position: int | None = None
+    """Byte in the payload, None where unknown."""
+
+    count: int = 1
 
 
 class LedgerEntry(Frozen):

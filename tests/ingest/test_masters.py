@@ -12,6 +12,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from kbit_spark.cli.report import make_report
 from tests.fixtures.jobs import SMALL, eventually, ingest_data, json_records, ledger, start
 from tests.fixtures.kafka import Kafka
 
@@ -67,3 +68,6 @@ def test_ingest_under_a_master(
         job.kill()
     assert code == 0, output
     assert [(entry.good, entry.bad) for entry in ledger(tmp_path / "samples")] == [(10, 1)]
+    made = make_report(tmp_path / "report.html", list((tmp_path / "runs").iterdir()))
+    assert [(record.topic, record.offset, record.count) for record in made.bad] == [(topic, 10, 1)]
+    assert made.unread == ()
