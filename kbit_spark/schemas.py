@@ -19,6 +19,8 @@ Split = Literal["train", "validation", "test"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 SPLIT_COLUMN = "_split"
+MAX_TENSOR_BYTES = 2**31 - 1
+"""The JVM holds a BINARY value in one array."""
 
 _ITEM_BYTES: dict[str, int] = {
     "uint8": 1,
@@ -44,9 +46,14 @@ class Tensor(Frozen):
     shape: tuple[int, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _positive(self) -> Tensor:
+    def _fits_a_column(self) -> Tensor:
         if any(size < 1 for size in self.shape):
             msg = f"every size of a tensor's shape must be at least 1, not {list(self.shape)}"
+            raise ValueError(msg)
+        if self.nbytes > MAX_TENSOR_BYTES:
+            msg = (
+                f"a tensor of {self.dtype} {list(self.shape)} has {self.nbytes:,} bytes, more than {MAX_TENSOR_BYTES:,}"
+            )
             raise ValueError(msg)
         return self
 

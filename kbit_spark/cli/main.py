@@ -49,7 +49,7 @@ class PayloadFormat(str, Enum):
 @broker_app.command("start")
 def broker_start(
     folder: Folder = Path(".kbit/broker"),
-    port: Annotated[int | None, typer.Option(help="Port of the listener; none: a free one.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65_535, help="Port of the listener; none: a free one.")] = None,
 ) -> None:
     """Start the broker, or say that it runs already."""
     from kbit_spark.local import broker
