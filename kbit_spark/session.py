@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark import __version__ as pyspark_version
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -76,7 +76,7 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if session_given():
         return _reuse(SparkSession.getActiveSession() or SparkSession.builder.getOrCreate(), settings)
-    conf = SparkConf()
+    conf = _submitted_conf()
     for key, value in {**DEFAULTS, **_jar_settings(conf)}.items():
         conf.setIfMissing(key, value)
     for key, value in settings.items():
@@ -93,6 +93,16 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     _ship_package(spark)
     _forward_signals(spark)
     return spark
+
+
+def _submitted_conf() -> SparkConf:
+    """Return the settings given to spark-submit, if that started the process.
+
+    They stand in its JVM; a `SparkConf` made before Python has connected to it is empty, and would override them all.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()
+    return SparkConf()
 
 
 def _jar_settings(conf: SparkConf) -> dict[str, str]:

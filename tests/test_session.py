@@ -23,6 +23,16 @@ def main():
 
 exit_with(main)
 """
+SUBMITTED = """
+from kbit_spark.session import spark_session
+
+spark = spark_session("test", {})
+spark.range(1).count()
+executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+partitions = spark.conf.get("spark.sql.shuffle.partitions")
+print(spark.sparkContext.master, partitions, len(executors) - 1, "executor")  # one of them is the driver
+spark.stop()
+"""
 SMALL = {"spark.driver.memory": "600m", "spark.executor.memory": "600m", "spark.driver.host": "127.0.0.1"}
 
 
@@ -66,6 +76,16 @@ def test_a_local_cluster_writes_nothing_beside_pyspark(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "rows 7\n"), done.stderr
     assert len(list((home / "work").glob("app-*"))) == 1
     assert (set(beside.iterdir()) if beside.exists() else set()) == before
+
+
+def test_what_spark_submit_was_told_wins_over_the_defaults(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(SUBMITTED)
+    options = ["--master", "local-cluster[1,1,600]", "--conf", "spark.sql.shuffle.partitions=3"]
+    options += [part for name, value in SMALL.items() for part in ("--conf", f"{name}={value}")]
+    command = [str(ROOT / "spark-submit.sh"), *options, str(job)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "local-cluster[1,1,600] 3 1 executor\n", done.stderr
 
 
 @pytest.mark.parametrize(
