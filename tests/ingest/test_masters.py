@@ -33,7 +33,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real master with one worker of one core."""
     folder, port = tmp_path_factory.mktemp("standalone"), _free_port()
     home = str(Path(pyspark.__file__).parent)
-    java = ["java", "-Xmx256m", "-cp", f"{home}/jars/*"]
+    environment = {**os.environ, "SPARK_HOME": home, "SPARK_DAEMON_MEMORY": "256m"}
     package, url = "org.apache.spark.deploy", f"spark://127.0.0.1:{port}"
     master = [f"{package}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
     worker = [f"{package}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g"]
@@ -41,8 +41,8 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     processes = []
     try:
         for command in (master, [*worker, "-d", str(folder / "work"), url]):
-            environment = {**os.environ, "SPARK_HOME": home}  # where a worker finds what executors run
-            processes.append(subprocess.Popen([*java, *command], stdout=log, stderr=log, cwd=folder, env=environment))
+            full = [f"{home}/bin/spark-class", *command]  # it sets what a worker needs to start executors
+            processes.append(subprocess.Popen(full, stdout=log, stderr=log, cwd=folder, env=environment))
         eventually(lambda: "Registering worker" in (folder / "log").read_text())
         yield url
     finally:
