@@ -24,4 +24,4 @@ export PYSPARK_PYTHON=$python PYSPARK_DRIVER_PYTHON=$python PYTHONPATH=$root${PY
 jars=${KBIT_JARS:-$root/jars/target/spark}
 exec "$SPARK_HOME/bin/spark-submit" --properties-file "$root/conf/spark-defaults.conf" \
   --conf "spark.jars=$(printf '%s,' "$jars"/*.jar | sed 's/,$//')" \
-  --conf "spark.driver.extraJavaOptions=-Dlog4j2.configurationFile=$root/conf/log4j2.properties" "$@"
+  --conf "spark.driver.extraJavaOptions=-XX:+UseParallelGC -Dlog4j2.configurationFile=$root/conf/log4j2.properties" "$@"

@@ -1,4 +1,4 @@
-"""Value types that cross stages: fields and tensors, offset ranges, ledger entries, table snapshots.
+"""Value types that cross stages: fields and tensors, offset ranges, ledger entries, bad records, table snapshots.
 
 Pure data: this module imports neither pyspark nor torch, so drivers, executors and tests share it.
 """
@@ -19,6 +19,8 @@ Split = Literal["train", "validation", "test"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 SPLIT_COLUMN = "_split"
+MAX_TENSOR_BYTES = 2**31 - 1
+"""The JVM holds a BINARY value in one array."""
 
 _ITEM_BYTES: dict[str, int] = {
     "uint8": 1,
@@ -44,9 +46,14 @@ class Tensor(Frozen):
     shape: tuple[int, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _positive(self) -> Tensor:
+    def _fits_a_column(self) -> Tensor:
         if any(size < 1 for size in self.shape):
             msg = f"every size of a tensor's shape must be at least 1, not {list(self.shape)}"
+            raise ValueError(msg)
+        if self.nbytes > MAX_TENSOR_BYTES:
+            msg = (
+                f"a tensor of {self.dtype} {list(self.shape)} has {self.nbytes:,} bytes, more than {MAX_TENSOR_BYTES:,}"
+            )
             raise ValueError(msg)
         return self
 
@@ -101,6 +108,24 @@ class OffsetRange(Frozen):
     def span(self) -> int:
         """Number of offsets, whether or not a record stands at each of them."""
         return self.end - self.start
+
+
+class Rejection(Frozen):
+    """One bad record, or the first of `count` records of a topic with the same code and reason."""
+
+    topic: str
+    partition: int
+    offset: int
+    code: str
+    """The class of fault, e.g. ``truncated``."""
+
+    reason: str
+    """The fault in words."""
+
+    position: int | None = None
+    """Byte in the payload, None where unknown."""
+
+    count: int = 1
 
 
 class LedgerEntry(Frozen):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -15,8 +16,10 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark import SparkConf
+import pyspark
+from pyspark import SparkConf, SparkContext
 from pyspark import __version__ as pyspark_version
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kbit_spark.errors import KbitError, MissingRequirement, RunError
@@ -24,6 +27,7 @@ from kbit_spark.errors import KbitError, MissingRequirement, RunError
 log = logging.getLogger(__name__)
 
 PACKAGE = Path(__file__).resolve().parent
+PYSPARK = Path(pyspark.__file__).resolve().parent
 JARS = Path(os.environ.get("KBIT_JARS", PACKAGE.parent / "jars/target/spark"))
 LOGGING = PACKAGE.parent / "conf/log4j2.properties"
 LISTENER = "kbit.telemetry.StageListener"
@@ -37,7 +41,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING}",
+    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile={LOGGING}",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Binary columns are no use for data skipping, and the log state of a stream's table is small
@@ -77,13 +81,13 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     """Return the session of this process, made with `settings` over the defaults file over `DEFAULTS`.
 
     Raises:
-        MissingRequirement: no Java, or the project's jars are not there.
+        MissingRequirement: no Java, or jars are not there.
         RunError: Spark does not start.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if session_given():
         return _reuse(SparkSession.getActiveSession() or SparkSession.builder.getOrCreate(), settings)
-    conf = SparkConf()
+    conf = _submitted_conf()
     for key, value in {**DEFAULTS, **LOCAL_DISK, **_jar_settings(conf)}.items():
         conf.setIfMissing(key, value)
     for key, value in settings.items():
@@ -91,6 +95,8 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     _add_listener(conf)
     conf.setIfMissing("spark.master", "local[*]")
     conf.set("spark.app.name", app_name)
+    if str(conf.get("spark.master")).startswith("local-cluster") and "SPARK_HOME" not in os.environ:
+        os.environ["SPARK_HOME"] = str(_make_home(Path(".kbit/spark-home").absolute()))
     try:
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
@@ -98,6 +104,16 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     _ship_package(spark)
     _forward_signals(spark)
     return spark
+
+
+def _submitted_conf() -> SparkConf:
+    """Return the settings given to spark-submit, if that started the process.
+
+    They stand in its JVM; a `SparkConf` made before Python has connected to it is empty, and would override them all.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()
+    return SparkConf()
 
 
 def _jar_settings(conf: SparkConf) -> dict[str, str]:
@@ -125,13 +141,33 @@ def _reuse(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     return spark
 
 
+def _make_home(home: Path) -> Path:
+    """Return a SPARK_HOME of links to pyspark: local-cluster writes its work folder into it, and nothing moves that."""
+    home.mkdir(parents=True, exist_ok=True)
+    for name in ("bin", "jars", "python"):
+        target, fresh = PYSPARK / name, home / f".{name}.{os.getpid()}"
+        if (home / name).is_symlink() and (home / name).readlink() == target:
+            continue
+        fresh.symlink_to(target)
+        fresh.replace(home / name)  # in one step: another job may start here at the same time
+    return home
+
+
 def _start_failure(error: Exception) -> KbitError:
     text = " ".join(str(error).split())
-    if "JAVA" in text.upper() and "GATEWAY" in text.upper():
+    if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
         return MissingRequirement(
             "Spark's Java process did not start", "install Java 17; details are above or in the log"
         )
+    if missing := re.search(r"ClassNotFoundException: ([\w.$]+)", text):
+        return MissingRequirement(f"Spark cannot find the class {missing[1]}", _where_from(missing[1]))
     return RunError(f"Spark does not start: {text[:300]}", "check the master and the Spark settings")
+
+
+def _where_from(name: str) -> str:
+    if name.startswith("kbit."):
+        return "its jar, kbit-jvm, is missing in spark.jars or too old: run `make setup`, or set KBIT_JARS"
+    return "add the jar that holds it to spark.jars"
 
 
 def _ship_package(spark: SparkSession) -> None:

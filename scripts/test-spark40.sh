@@ -13,7 +13,9 @@ if ! [ -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
     >"$(.venv-spark40/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-shared.pth"
   touch "$stamp"
 fi
-(cd jars && mvn -B -q package -Pspark40)
+(cd jars && mvn -B -q -Dstyle.color=never package -Pspark40)
 export KBIT_JARS=$PWD/jars/target/spark40/spark PYSPARK_PYTHON=$PWD/.venv-spark40/bin/python
 unset SPARK_HOME
-exec .venv-spark40/bin/python -m pytest -p no:cacheprovider tests/codecs tests/ingest/test_batches.py tests/training/test_barrier.py "$@"
+"$PYSPARK_PYTHON" -c 'import pyspark, sys; sys.exit(None if pyspark.__version__ == "4.0.0" else f"not 4.0.0: {pyspark}")'
+exec "$PYSPARK_PYTHON" -m pytest -p no:cacheprovider \
+  tests/codecs tests/ingest/test_batches.py tests/training/test_barrier.py tests/telemetry/test_listener.py "$@"

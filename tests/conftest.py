@@ -1,3 +1,4 @@
 """Fixtures live in tests/fixtures, one module per component that must really run."""
 
-pytest_plugins = ["tests.fixtures.kafka", "tests.fixtures.decode", "tests.fixtures.sasl", "tests.fixtures.spark"]
+_COMPONENTS = ("decode", "disk", "kafka", "sasl", "spark")
+pytest_plugins = [f"tests.fixtures.{name}" for name in _COMPONENTS]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kbit_spark.schemas import DataFile, FieldSpec, LedgerEntry, OffsetRange, Snapshot, Tensor
+from kbit_spark.schemas import MAX_TENSOR_BYTES, DataFile, FieldSpec, LedgerEntry, OffsetRange, Snapshot, Tensor
 
 DTYPES = st.sampled_from(["uint8", "int8", "int16", "int32", "int64", "float32", "float64"])
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
@@ -46,6 +46,17 @@ def entries(draw: st.DrawFn) -> LedgerEntry:
 def test_a_tensor_has_the_bytes_that_numpy_gives_it(tensor: Tensor):
     array = np.zeros(tensor.shape, tensor.dtype)
     assert (tensor.items, tensor.nbytes) == (array.size, array.nbytes)
+
+
+@given(DTYPES, st.integers(-3, 3))
+def test_a_tensor_fits_into_one_array_of_the_jvm(dtype: str, more: int) -> None:
+    item = np.dtype(dtype).itemsize
+    items = MAX_TENSOR_BYTES // item + more
+    if items * item <= MAX_TENSOR_BYTES:
+        assert Tensor(dtype=dtype, shape=(items,)).nbytes <= MAX_TENSOR_BYTES  # type: ignore[arg-type]
+    else:
+        with pytest.raises(ValidationError, match="more than 2,147,483,647"):
+            Tensor(dtype=dtype, shape=(items,))  # type: ignore[arg-type]
 
 
 @given(TENSORS)

@@ -1,11 +1,49 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from kbit_spark.session import session_given, spark_session
+
+ROOT = Path(__file__).parents[1]
+WORK = """
+from kbit_spark.entry import exit_with
+from kbit_spark.session import spark_session
+
+def main():
+    spark = spark_session("test", {settings!r})
+    print("rows", spark.sparkContext.parallelize(range(7), 2).count())
+    spark.stop()
+
+exit_with(main)
+"""
+SUBMITTED = """
+from kbit_spark.session import spark_session
+
+spark = spark_session("test", {})
+spark.range(1).count()
+executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+partitions = spark.conf.get("spark.sql.shuffle.partitions")
+print(spark.sparkContext.master, partitions, len(executors) - 1, "executor")  # one of them is the driver
+spark.stop()
+"""
+SMALL = {"spark.driver.memory": "600m", "spark.executor.memory": "600m", "spark.driver.host": "127.0.0.1"}
+
+
+def work(folder: Path, settings: dict[str, str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """Count some rows in a session of a process of its own, in `folder`."""
+    inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    return subprocess.run(
+        [sys.executable, "-c", WORK.format(settings={**SMALL, **settings})],
+        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
+        cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
 
 
 def test_session_reads_and_writes_delta(spark: SparkSession, tmp_path: Path) -> None:
@@ -26,3 +64,45 @@ def test_on_databricks_the_session_is_left_running(spark: SparkSession, monkeypa
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
     assert session_given()
     assert spark_session("other", {}) is spark
+
+
+def test_a_local_cluster_writes_nothing_beside_pyspark(tmp_path: Path) -> None:
+    beside = Path(pyspark.__file__).parent / "work"
+    before = set(beside.iterdir()) if beside.exists() else set()
+    home = tmp_path / ".kbit/spark-home"
+    home.mkdir(parents=True)
+    (home / "jars").symlink_to(tmp_path / "of another pyspark")
+    done = work(tmp_path, {"spark.master": "local-cluster[1,1,600]"})
+    assert (done.returncode, done.stdout) == (0, "rows 7\n"), done.stderr
+    assert len(list((home / "work").glob("app-*"))) == 1
+    assert (set(beside.iterdir()) if beside.exists() else set()) == before
+
+
+def test_what_spark_submit_was_told_wins_over_the_defaults(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(SUBMITTED)
+    options = ["--master", "local-cluster[1,1,600]", "--conf", "spark.sql.shuffle.partitions=3"]
+    options += [part for name, value in SMALL.items() for part in ("--conf", f"{name}={value}")]
+    command = [str(ROOT / "spark-submit.sh"), *options, str(job)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "local-cluster[1,1,600] 3 1 executor\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"spark.jars": ""}, "cannot find the class kbit.telemetry.StageListener\n  its jar, kbit-jvm, is missing"),
+        ({"spark.extraListeners": "my.Listener"}, "cannot find the class my.Listener\n  add the jar that holds it"),
+    ],
+)
+def test_a_class_that_no_jar_holds(tmp_path: Path, settings: dict[str, str], says: str) -> None:
+    done = work(tmp_path, {"spark.master": "local[1]", **settings})
+    assert done.returncode == 3, done.stderr
+    assert f"error: Spark {says}" in done.stderr
+    assert "Java 17" not in done.stderr
+
+
+def test_no_java(tmp_path: Path) -> None:
+    done = work(tmp_path, {"spark.master": "local[1]"}, JAVA_HOME=str(tmp_path))
+    assert done.returncode == 3, done.stderr
+    assert "error: Spark's Java process did not start\n  install Java 17" in done.stderr

@@ -7,22 +7,23 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 from deltalake import DeltaTable
-from pyarrow import dataset
 from rich.console import Console
 from rich.table import Table
 
+from kbit_spark.cli.report import Report, make_report
 from kbit_spark.errors import RunError
 from kbit_spark.local import broker
 from kbit_spark.local.digits import digits
 from kbit_spark.local.payloads import Format
 from kbit_spark.local.produce import ensure_topic, produce, records
-from kbit_spark.telemetry.report import BadRecord, read_events, write_report
+from kbit_spark.telemetry.report import read_events
 
 ROOT = Path(__file__).parents[2]
 BROKEN = 20
@@ -76,14 +77,14 @@ def run_demo(folder: Path, rows: int) -> None:
     console.rule("Delta → model, two ranks", align="left")
     _submit(folder, "train", TRAIN_MASTER, "jobs/train_barrier.py")
     result = _result(folder, time.monotonic() - start)
-    report = _report(folder)
-    _summary(console, result, folder, report)
+    report = make_report(folder / "report.html", [file.parent for file in _events(folder)], title="kbit_spark demo")
+    _summary(console, result, report)
     misses = result.misses(rows)
     line = f"demo: accuracy={result.accuracy:.4f} rows={result.rows} rejected={result.rejected}"
     print(f"{line} seconds={result.seconds:.0f}", flush=True)
     if misses:
         msg = f"the demo missed its target: {'; '.join(misses)}"
-        raise RunError(msg, f"see {report} and the logs in {folder}")
+        raise RunError(msg, f"see {report.path} and the logs in {folder}")
 
 
 def _wipe(folder: Path) -> None:
@@ -141,28 +142,15 @@ def _result(folder: Path, seconds: float) -> Result:
     )
 
 
-def _bad_records(folder: Path) -> list[dict[str, Any]]:
-    columns = ["topic", "partition", "offset", "code", "reason", "position"]
-    # by path: deltalake's reader calls Python from Arrow's threads, and one that still does at exit aborts the process
-    files = DeltaTable(folder / "rejected").file_uris()
-    rows = dataset.dataset(files, format="parquet").to_table(columns=columns).to_pylist()
-    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
-
-
-def _report(folder: Path) -> Path:
-    bad = [BadRecord(**row) for row in _bad_records(folder)]
-    return write_report(folder / "report.html", _events(folder), bad, title="kbit_spark demo")
-
-
-def _summary(console: Console, result: Result, folder: Path, report: Path) -> None:
+def _summary(console: Console, result: Result, report: Report) -> None:
     console.rule("What came out", align="left")
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("test accuracy on unseen digits", f"{result.accuracy:.2%}")
     table.add_row("rows in samples", f"{result.rows:,}")
-    codes: dict[str, int] = {}
-    for row in _bad_records(folder):
-        codes[row["code"]] = codes.get(row["code"], 0) + 1
-    reasons = ", ".join(f"{count} {code}" for code, count in sorted(codes.items(), key=lambda item: -item[1]))
+    codes: Counter[str] = Counter()
+    for record in report.bad:
+        codes[record.code] += record.count
+    reasons = ", ".join(f"{count} {code}" for code, count in codes.most_common())
     table.add_row("rows in rejected", f"{result.rejected}: {reasons}")
-    table.add_row("report", str(report))
+    table.add_row("report", str(report.path))
     console.print(table)

@@ -49,7 +49,7 @@ class PayloadFormat(str, Enum):
 @broker_app.command("start")
 def broker_start(
     folder: Folder = Path(".kbit/broker"),
-    port: Annotated[int | None, typer.Option(help="Port of the listener; none: a free one.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65_535, help="Port of the listener; none: a free one.")] = None,
 ) -> None:
     """Start the broker, or say that it runs already."""
     from kbit_spark.local import broker
@@ -128,14 +128,13 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, each with its events.jsonl.")],
     output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
 ) -> None:
-    """Make one self-contained report of some runs."""
-    from kbit_spark.telemetry.report import write_report
+    """Make one self-contained report of some runs: curves, stages, where the bad records are and why."""
+    from kbit_spark.cli.report import make_report
 
-    files = [run / "events.jsonl" for run in runs]
-    if missing := [str(file) for file in files if not file.is_file()]:
-        msg = f"no events in {', '.join(missing)}"
-        raise UsageError(msg, "run folders lie under telemetry.run_dir, .kbit/runs by default")
-    typer.echo(f"wrote {write_report(output, files)}")
+    made = make_report(output, runs)
+    for reason in made.unread:
+        typer.echo(f"without some bad records: {reason}", err=True)
+    typer.echo(f"wrote {made.path}")
 
 
 @app.command()

@@ -13,7 +13,7 @@ class TelemetryConfig(Frozen):
     """Path of the Delta table `metrics`; none: not written."""
 
     run_dir: str = ".kbit/runs"
-    """Folder that gets one folder a run: config.yaml, events.jsonl, log.txt, report.html."""
+    """Folder that gets one folder a run: config.yaml, events.jsonl."""
 
     csv: bool = False
     """Write events.csv beside events.jsonl as well."""

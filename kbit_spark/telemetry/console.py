@@ -1,14 +1,18 @@
-"""The console: one live status line on a terminal, plain lines elsewhere."""
+"""The console: one live line with a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 from collections.abc import Mapping
+from typing import TextIO
 
 from rich.console import Console as RichConsole
-from rich.live import Live
 from rich.text import Text
 
 from kbit_spark.events import Event
+from kbit_spark.telemetry.progress import LiveLine
 
 
 def describe(event: Event) -> str:
@@ -45,35 +49,48 @@ def _speed(n: Mapping[str, float]) -> str:
 
 
 class Console:
-    """Shows batches and windows in one live line; epochs, failures and the outcome stay on the screen."""
+    """Shows batches and windows in one live line; epochs, failures and the outcome stay on the screen.
+
+    Args:
+        console: where to; None: this process's standard output.
+    """
 
     name = "console"
-    _LIVE = frozenset({"ingest_batch", "train_window"})
 
     def __init__(self, console: RichConsole | None = None) -> None:
-        self._console = console or RichConsole(highlight=False, soft_wrap=True)
-        self._live: Live | None = None
+        self._console = console or RichConsole(file=own_stdout(), highlight=False, soft_wrap=True)
+        self._live = LiveLine(self._console) if self._console.is_terminal else None
 
     def write(self, event: Event) -> None:
         """Show one event."""
+        if self._live is not None and self._live.follow(event):
+            return
         line = describe(event)
-        if not line or (event.kind == "train_window" and event.rank not in (None, 0)):
-            return
-        if event.kind not in self._LIVE or not self._console.is_terminal:
+        if line and not (event.kind == "train_window" and event.rank):
             self._console.print(Text(line, style=_style(event)))
-            return
-        if self._live is None:
-            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
-            self._live.start()
-        self._live.update(Text(line, style="cyan", overflow="ellipsis", no_wrap=True))
 
     def tick(self) -> None:
-        """Nothing depends on time."""
+        """Draw what came since the last drawing, and the time."""
+        if self._live is not None:
+            self._live.draw()
 
     def close(self) -> None:
         """Give the terminal back."""
         if self._live is not None:
-            self._live.stop()
+            self._live.close()
+
+
+def own_stdout() -> TextIO:
+    """Return standard output through a descriptor of its own, without a buffer.
+
+    A terminal that stands still (Ctrl-S, a dead connection) then blocks nobody but who writes here. In `sys.stdout` the
+    blocked thread would hold the buffer's lock, which the interpreter needs to end.
+    """
+    original = sys.__stdout__
+    if original is None or sys.stdout is not original:
+        return sys.stdout  # a notebook's or a test's
+    raw = io.FileIO(os.dup(original.fileno()), "w")
+    return io.TextIOWrapper(raw, encoding=original.encoding, errors="replace", write_through=True)
 
 
 def _style(event: Event) -> str:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from kbit_spark.telemetry.listener import SparkWatch
 
 log = logging.getLogger(__name__)
-CLOSE_TIMEOUT_S = 20.0
+CLOSE_TIMEOUT_S = 5.0
+"""How long the end of a run may wait for its sinks."""
 
 
 def new_run_id(job: str) -> str:
@@ -124,7 +125,7 @@ class Telemetry:
         self._closed = True
         deadline = time.monotonic() + timeout_s
         if self._watch is not None:
-            self._watch.stop()
+            self._watch.stop(timeout_s / 2)
         self.emit(Event("run", labels={"phase": "end", "job": self.job, "outcome": outcome}))
         for channel in self.channels:
             channel.start_closing()

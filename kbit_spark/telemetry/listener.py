@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -43,14 +44,15 @@ class SparkWatch:
         self._thread = threading.Thread(target=self._run, name="telemetry-stages", daemon=True)
         self._thread.start()
 
-    def stop(self, timeout_s: float = 5.0) -> None:
-        """Wait for the listener bus, take what is left and let go of the session."""
+    def stop(self, timeout_s: float = 2.5) -> None:
+        """Wait for the listener bus, take what is left and let go of the session, for at most `timeout_s` seconds."""
+        deadline = time.monotonic() + timeout_s
         try:
-            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(2000)
+            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(int(timeout_s * 800))
         except Exception as error:  # a busy bus or a stopped context: the last stages are lost, the run is not
             log.debug("listener bus: %s", error)
         self._stopping.set()
-        self._thread.join(timeout_s)
+        self._thread.join(max(0.0, deadline - time.monotonic()))
         try:
             self._spark.streams.removeListener(self._progress)
         except Exception as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,30 +12,11 @@ from typing import Any
 from jinja2 import Environment
 
 from kbit_spark.events import Event
+from kbit_spark.schemas import Rejection
 from kbit_spark.telemetry import charts
 
 MAX_BAD = 200
 MAX_STAGES = 15
-
-
-@dataclass(frozen=True)
-class BadRecord:
-    """One rejected record, or the first of a group of `count` with the same reason.
-
-    Args:
-        topic: where it stands, with `partition` and `offset`.
-        code: the class of fault, e.g. ``truncated``.
-        reason: the fault in words.
-        position: byte in the payload, None where unknown.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    code: str
-    reason: str
-    position: int | None = None
-    count: int = 1
 
 
 def read_events(paths: Iterable[Path]) -> list[Event]:
@@ -52,14 +32,14 @@ def read_events(paths: Iterable[Path]) -> list[Event]:
 
 
 def write_report(
-    path: Path, events_files: Sequence[Path], bad: Sequence[BadRecord] = (), title: str = "Run report"
+    path: Path, events_files: Sequence[Path], bad: Sequence[Rejection] = (), title: str = "Run report"
 ) -> Path:
     """Write the report of the runs whose events.jsonl are given and return `path`."""
     path.write_text(render(read_events(events_files), bad, title), encoding="utf-8")
     return path
 
 
-def render(events: Sequence[Event], bad: Sequence[BadRecord] = (), title: str = "Run report") -> str:
+def render(events: Sequence[Event], bad: Sequence[Rejection] = (), title: str = "Run report") -> str:
     """Return the report as HTML."""
     kinds: dict[str, list[Event]] = defaultdict(list)
     for event in events:

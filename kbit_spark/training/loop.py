@@ -65,6 +65,7 @@ class Trainer:
     def _train_epoch(self, epoch: int) -> Averages:
         plan, sums, size = self._data.plan(epoch), Sums(self._world.device), self._config.optimizer.accumulate_steps
         self._stepper.model.train()
+        self._reporter.planned(plan.steps)
         with closing(self._data.training(plan, self._position.step)) as batches:
             for step in range(self._position.step, plan.steps):
                 began = time.perf_counter()

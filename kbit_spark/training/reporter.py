@@ -21,11 +21,16 @@ class Reporter:
         self._load = ProcessLoad(world.device)
         self._window, self._epoch = StepClock(), StepClock()
         self._began = time.perf_counter()
+        self._epoch_steps = 0
 
     def begin_epoch(self) -> None:
         """Start the clocks."""
         self._window, self._epoch = StepClock(), StepClock()
         self._began = time.perf_counter()
+
+    def planned(self, epoch_steps: int) -> None:
+        """Note how many steps the epoch has in all."""
+        self._epoch_steps = epoch_steps
 
     def step(self, epoch: int, total_steps: int, *, seconds: float, waited: float, rows: int) -> None:
         """Count a step of `rows` local rows; `waited` of its `seconds` went into waiting for data."""
@@ -36,19 +41,22 @@ class Reporter:
     def window(self, epoch: int, total_steps: int, loss: float, learning_rate: float) -> None:
         """Tell this rank's steps since the last window."""
         numbers = {"loss": loss, "learning_rate": learning_rate, **self._window.take(), **self._load.read()}
+        numbers["epoch_steps"] = self._epoch_steps
         self._emit("train_window", epoch, total_steps, numbers, rank=self._world.rank)
         self._client.log(f"epoch {epoch} step {total_steps} loss {loss:.4f}")
 
     def end_of_training(self) -> dict[str, float]:
-        """Return the epoch's step times over all ranks: speeds added, waits averaged, the slowest percentiles."""
+        """Return the epoch's times over all ranks: speeds added, waits averaged, of the others the slowest rank's."""
         numbers = self._epoch.take()
+        train_s = time.perf_counter() - self._began  # what the clocks of single steps leave out as well
         added = torch.tensor([numbers["samples_per_s"], numbers["data_wait_share"]], device=self._world.device)
-        worst = torch.tensor([numbers["step_p50_s"], numbers["step_p95_s"]], device=self._world.device)
+        worst = torch.tensor([numbers["step_p50_s"], numbers["step_p95_s"], train_s], device=self._world.device)
         dist.all_reduce(added)
         dist.all_reduce(worst, op=dist.ReduceOp.MAX)
-        (speed, wait), (p50, p95) = added.tolist(), worst.tolist()
+        (speed, wait), (p50, p95, train_s) = added.tolist(), worst.tolist()
         wait /= self._world.size
-        return {"samples_per_s": speed, "data_wait_share": wait, "step_p50_s": p50, "step_p95_s": p95}
+        steps = {"samples_per_s": speed, "data_wait_share": wait, "step_p50_s": p50, "step_p95_s": p95}
+        return {**steps, "train_s": train_s}
 
     def epoch(
         self, epoch: int, total_steps: int, train: Averages, validation: Averages, speeds: dict[str, float]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ def kbit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     ("arguments", "code", "says"),
     [
         (["broker", "status"], 1, "no broker runs"),
+        (["broker", "start", "--port", "99999"], 2, "65535"),
         (["produce", "--topic", "t"], 2, "no embedded broker runs"),
         (["produce", "--topic", "t", "--format", "xml"], 2, "xml"),
         (["produce", "--topic", "t", "--rows", "1", "--broken", "2"], 2, "--broken 2"),
@@ -38,6 +40,15 @@ def test_exit_code_and_one_clear_line(arguments: list[str], code: int, says: str
     assert done.returncode == code, done.stderr
     assert says in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_broker_on_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = kbit("broker", "start", "--port", str(port), cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == f"error: port {port} is taken\n  choose another --port, or none for a free one\n"
+    assert not (tmp_path / ".kbit/broker").exists()
 
 
 @pytest.mark.parametrize("job", ["ingest", "train"])

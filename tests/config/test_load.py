@@ -141,6 +141,10 @@ def test_a_bad_override_is_quoted(override: str):
         ("kafka.topics[0].format=avro", "kafka.topics[0]: topic 'digits-json': format avro with raw framing needs"),
         ("kafka.topics[1].name=digits-json", "kafka.topics: listed twice: digits-json"),
         ("fields[0].tensor.shape[1]=0", "must be at least 1, not [28, 0]"),
+        (
+            "fields[0].tensor.shape=[65536,32768]",
+            "fields[0].tensor: a tensor of uint8 [65536, 32768] has 2,147,483,648",
+        ),
         ("fields[1].tensor={dtype: uint8, shape: [1]}", "field 'label' needs either a type or a tensor"),
         ("split.validation=0.95", "validation + test must leave a share for training"),
         ("stream_id='a b'", "stream_id: "),

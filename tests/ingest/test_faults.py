@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import table as arrow_table
 
-from tests.fixtures.jobs import ingest_data, ledger, start
-from tests.fixtures.kafka import Kafka
+from tests.fixtures.disk import SmallDisk
+from tests.fixtures.jobs import coordinates, ingest_data, ledger, start
+from tests.fixtures.kafka import Kafka, Record
 
 pytestmark = pytest.mark.kafka
 PLAIN = (sys.executable,)
@@ -62,29 +62,31 @@ def test_a_table_of_something_else(kafka: Kafka, tmp_path: Path) -> None:
     assert not (tmp_path / "rejected").exists()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Two megabytes of disk."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def test_the_disk_is_full(kafka: Kafka, tmp_path: Path, small_disk: Path) -> None:
+@pytest.mark.parametrize("full", ["rejected", "samples"])
+def test_the_disk_is_full(kafka: Kafka, tmp_path: Path, small_disk: SmallDisk, full: str) -> None:
     topic = kafka.topic()
-    kafka.produce(
-        topic, [(str(i).encode(), b'{"image": "%d"' % i + os.urandom(2000).hex().encode()) for i in range(900)]
-    )
+    kafka.produce(topic, incompressible(900, good=full == "samples"))
     data = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"})
     data["kafka"]["max_offsets_per_trigger"] = 300
-    data["tables"]["rejected"] = str(small_disk / "rejected")
+    data["fields"][0]["tensor"]["shape"] = [56, 56]
+    data["tables"][full] = str(small_disk.path / full)
     fails(tmp_path, data, 1, "No space left on device")
-    rows = DeltaTable(str(small_disk / "rejected")).to_pyarrow_table().num_rows
-    assert sum(entry.bad for entry in ledger(tmp_path / "samples")) == rows
+    before = ledger(data["tables"]["samples"])
+    assert DeltaTable(data["tables"]["rejected"]).count() == sum(entry.bad for entry in before)
+    assert DeltaTable(data["tables"]["samples"]).count() == sum(entry.good for entry in before)
+    small_disk.grow()
+    code, output = start(tmp_path, data, options=(), launcher=PLAIN, conf=False).wait()
+    assert code == 0, output
+    assert coordinates(tmp_path, **data["tables"]) == [(topic, 0, offset) for offset in range(900)]
+
+
+def incompressible(count: int, *, good: bool) -> list[Record]:
+    """Return JSON records of some kilobytes that no compression makes smaller in the table."""
+    random = Random(0)
+    images = ([random.randrange(256) for _ in range(56 * 56)] for _ in range(count))
+    if good:
+        return [(str(i).encode(), json.dumps({"image": image, "label": i}).encode()) for i, image in enumerate(images)]
+    return [(str(i).encode(), b'{"image": "%d"' % i + bytes(image).hex().encode()) for i, image in enumerate(images)]
 
 
 def test_wrong_credentials_and_no_secret_anywhere(sasl_broker: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from kbit_spark.cli.report import make_report
 from tests.fixtures.jobs import SMALL, eventually, ingest_data, json_records, ledger, start
 from tests.fixtures.kafka import Kafka
 
@@ -30,7 +32,8 @@ def _free_port() -> int:
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real master with one worker of one core."""
     folder, port = tmp_path_factory.mktemp("standalone"), _free_port()
-    java = ["java", "-Xmx256m", "-cp", f"{Path(pyspark.__file__).parent}/jars/*"]
+    home = str(Path(pyspark.__file__).parent)
+    environment = {**os.environ, "SPARK_HOME": home, "SPARK_DAEMON_MEMORY": "256m"}
     package, url = "org.apache.spark.deploy", f"spark://127.0.0.1:{port}"
     master = [f"{package}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
     worker = [f"{package}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g"]
@@ -38,7 +41,8 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     processes = []
     try:
         for command in (master, [*worker, "-d", str(folder / "work"), url]):
-            processes.append(subprocess.Popen([*java, *command], stdout=log, stderr=log, cwd=folder))
+            full = [f"{home}/bin/spark-class", *command]  # it sets what a worker needs to start executors
+            processes.append(subprocess.Popen(full, stdout=log, stderr=log, cwd=folder, env=environment))
         eventually(lambda: "Registering worker" in (folder / "log").read_text())
         yield url
     finally:
@@ -59,7 +63,7 @@ def test_ingest_under_a_master(
     topic = kafka.topic("master")
     kafka.produce(topic, [*json_records(10), (b"bad", b"[]")])
     data = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"})
-    options = ("--master", url, "--executor-memory", "700m", *SMALL)
+    options = ("--master", url, "--conf", "spark.executor.memory=700m", *SMALL)
     job = start(tmp_path, data, options, launcher)
     try:
         code, output = job.wait()
@@ -67,3 +71,6 @@ def test_ingest_under_a_master(
         job.kill()
     assert code == 0, output
     assert [(entry.good, entry.bad) for entry in ledger(tmp_path / "samples")] == [(10, 1)]
+    made = make_report(tmp_path / "report.html", list((tmp_path / "runs").iterdir()))
+    assert [(record.topic, record.offset, record.count) for record in made.bad] == [(topic, 10, 1)]
+    assert made.unread == ()

@@ -1,4 +1,4 @@
-"""Snapshots of real Delta tables, and tables that are none."""
+"""Snapshots of real Delta tables, and tables that training cannot read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from delta.tables import DeltaTable
 from deltalake import write_deltalake
+from pyspark.sql import SparkSession
 
 from kbit_spark.errors import RunError
 from kbit_spark.tables.snapshot import require_columns, resolve
@@ -59,3 +61,24 @@ def test_an_input_that_is_no_tensor(tmp_path: Path) -> None:
     table = write_samples(tmp_path / "samples", train=3, validation=0, test=0)
     with pytest.raises(RunError, match="no tensor column 'picture'; its tensor columns: image"):
         require_columns(resolve(table), "picture")
+
+
+@pytest.mark.parametrize(
+    ("feature", "says"),
+    [
+        ("delta.enableDeletionVectors=true", r"allows deletion vectors.* DROP FEATURE deletionVectors"),
+        ("delta.columnMapping.mode=name", r"uses column mapping.* without delta\.columnMapping\.mode"),
+    ],
+)
+def test_tables_whose_files_alone_do_not_tell_their_rows(
+    spark: SparkSession, tmp_path: Path, feature: str, says: str
+) -> None:
+    path = str(tmp_path / "samples")
+    plain = spark.read.format("delta").load(write_samples(tmp_path / "plain", train=30, validation=0, test=0))
+    name, _, value = feature.partition("=")
+    table = DeltaTable.create(spark).location(path).addColumns(plain.schema).partitionedBy("_split")
+    table.property(name, value).execute()
+    plain.write.format("delta").mode("append").save(path)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE label = 3")
+    with pytest.raises(RunError, match=says):
+        resolve(path)

@@ -8,9 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kbit_spark.events import Event
+from kbit_spark.session import JARS
 from kbit_spark.telemetry.listener import SparkWatch
-
-JARS = Path(__file__).parents[2] / "jars" / "target" / "spark"
 
 
 @pytest.fixture(scope="session")

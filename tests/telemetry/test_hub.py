@@ -62,6 +62,23 @@ def test_a_sink_that_raises_or_hangs_stops_nobody(caplog: pytest.LogCaptureFixtu
     hanging.release.set()
 
 
+@pytest.mark.parametrize("method", ["write", "tick", "close"])
+def test_the_end_of_a_run_waits_five_seconds_for_a_sink_that_hangs(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    release, sink, keeping = threading.Event(), Raising(), Keeping()
+    sink.write = keeping.write  # type: ignore[method-assign]
+    setattr(sink, method, lambda *_: release.wait())
+    telemetry = Telemetry("r", "test", [sink, keeping])
+    telemetry.emit(Event("ingest_batch"))
+    time.sleep(1.2)  # a tick comes
+    started = time.monotonic()
+    telemetry.close()
+    assert 4.9 < time.monotonic() - started < 6
+    assert "sink raising did not finish in 5 s" in caplog.text
+    release.set()
+
+
 def test_files_of_a_run(tmp_path: Path) -> None:
     config = TelemetryConfig(run_dir=str(tmp_path), csv=True)
     with (

@@ -3,7 +3,8 @@ import re
 from pathlib import Path
 
 from kbit_spark.events import Event
-from kbit_spark.telemetry.report import BadRecord, read_events, write_report
+from kbit_spark.schemas import Rejection
+from kbit_spark.telemetry.report import read_events, write_report
 
 
 def sample_events() -> list[Event]:
@@ -28,7 +29,17 @@ def test_the_report_holds_the_numbers_and_refers_to_nothing_outside(tmp_path: Pa
     log = tmp_path / "events.jsonl"
     log.write_text("".join(json.dumps(e.to_dict()) + "\n" for e in sample_events()) + '{"kind": "ru')
     assert len(read_events([log])) == len(sample_events())
-    bad = [BadRecord("digits", 3, 91, "truncated", "ends inside <image>", 12, count=80)]
+    bad = [
+        Rejection(
+            topic="digits",
+            partition=3,
+            offset=91,
+            code="truncated",
+            reason="ends inside <image>",
+            position=12,
+            count=80,
+        )
+    ]
     html = write_report(tmp_path / "report.html", [log], bad).read_text()
     for text in ("7,920", "93.21%", "92.50%", "5,432", "8.1%", "digits[3]@91", "ends inside &lt;image&gt;"):
         assert text in html

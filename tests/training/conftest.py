@@ -41,7 +41,6 @@ class Driver:
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     folder = tmp_path_factory.mktemp("barrier")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
-    environment["SPARK_WORKER_DIR"] = str(folder)
     with (folder / "stderr.txt").open("w") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.training.driver", "local-cluster[2,1,1024]"],

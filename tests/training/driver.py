@@ -11,12 +11,11 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from kbit_spark import train
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import KbitError
 from kbit_spark.events import Event
+from kbit_spark.session import spark_session
 
 
 class Recorder:
@@ -30,13 +29,8 @@ class Recorder:
 
 
 def main(master: str) -> None:
-    spark = (
-        SparkSession.builder.master(master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.executor.memory", "1g")
-        .config("spark.python.worker.reuse", "false")
-        .getOrCreate()
-    )
+    settings = {"spark.master": master, "spark.executor.memory": "1g", "spark.driver.host": "127.0.0.1"}
+    spark = spark_session("kbit-train", {**train.SETTINGS, **settings})
     spark.sparkContext.setLogLevel("ERROR")
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:

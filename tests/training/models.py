@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import torch
@@ -41,6 +42,23 @@ class Deadly(Mlp):
 
 def deadly(input_shape: tuple[int, ...], classes: int, **options: object) -> nn.Module:
     return Deadly(input_shape, classes, **options)  # type: ignore[arg-type]
+
+
+class Slow(Mlp):
+    """Takes `pause_s` seconds for a training step, for as long as the file `marker` is there."""
+
+    def __init__(self, input_shape: tuple[int, ...], classes: int, marker: str, pause_s: float) -> None:
+        super().__init__(input_shape, classes)
+        self._marker, self._pause_s = Path(marker), pause_s
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self.training and self._marker.exists():
+            time.sleep(self._pause_s)
+        return super().forward(inputs)
+
+
+def slow(input_shape: tuple[int, ...], classes: int, marker: str, pause_s: float = 0.02) -> nn.Module:
+    return Slow(input_shape, classes, marker, pause_s)
 
 
 def no_module(input_shape: tuple[int, ...], classes: int) -> object:

@@ -1,0 +1,51 @@
+"""Reads the rejected table without Spark, for people who ask where the bad records are and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow import dataset
+
+from kbit_spark.errors import RunError
+from kbit_spark.schemas import Rejection
+
+COLUMNS = ("topic", "partition", "offset", "code", "reason", "position", "batch_id")
+
+
+def read_rejections(table: str, topics: Collection[str], batches: Collection[int], most: int) -> list[Rejection]:
+    """Return the bad records of some batches, in the order of their coordinates.
+
+    More than `most` of them become one for each topic, code and reason, the most frequent first.
+
+    Raises:
+        RunError: the table cannot be read.
+    """
+    try:
+        # by path: deltalake's reader calls Python from Arrow's threads; one that still does at exit aborts the process
+        files = DeltaTable(table).file_uris()
+        source = dataset.dataset(files, format="parquet")
+        wanted = pc.field("topic").isin(list(topics)) & pc.field("batch_id").isin(list(batches))
+        rows = source.to_table(columns=list(COLUMNS), filter=wanted) if files else None
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        msg = f"cannot read the rejected table {table}: {' '.join(str(error).split())}"
+        raise RunError(msg) from error
+    if rows is None:
+        return []
+    rows = rows.sort_by([(name, "ascending") for name in ("topic", "partition", "offset")]).drop_columns("batch_id")
+    if rows.num_rows <= most:
+        return [Rejection(**row) for row in rows.to_pylist()]
+    return _by_reason(rows)
+
+
+def _by_reason(rows: pa.Table) -> list[Rejection]:
+    kept = ("partition", "offset", "position")
+    grouped = rows.group_by(["topic", "code", "reason"], use_threads=False).aggregate(
+        [*((name, "first", pc.ScalarAggregateOptions(skip_nulls=False)) for name in kept), ("offset", "count")]
+    )
+    names = {"offset_count": "count", **{f"{name}_first": name for name in kept}}
+    grouped = grouped.rename_columns([names.get(name, name) for name in grouped.column_names])
+    return [Rejection(**row) for row in grouped.sort_by([("count", "descending")]).to_pylist()]
