@@ -28,7 +28,6 @@ from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter, Transaction
 from kbit_spark.telemetry.hub import Telemetry
 
-
 log = logging.getLogger("kbit.ingest")
 
 

@@ -59,8 +59,8 @@ DEFAULTS: Mapping[str, str] = {
 
 
 LOCAL_DISK: Mapping[str, str] = {
-    # kbit.disk starts no shell commands. Not cached: Spark opens the disk before its jars are there, and would keep
-    # Hadoop's own class.
+    # kbit.disk starts no shell commands. Set when the JVM runs, and not cached: Spark opens the disk before its jars
+    # are there.
     "spark.hadoop.fs.file.impl": "kbit.disk.DiskFileSystem",
     "spark.hadoop.fs.file.impl.disable.cache": "true",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "kbit.disk.DiskFs",
@@ -88,7 +88,7 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     if session_given():
         return _reuse(SparkSession.getActiveSession() or SparkSession.builder.getOrCreate(), settings)
     conf = _submitted_conf()
-    for key, value in {**DEFAULTS, **LOCAL_DISK, **_jar_settings(conf)}.items():
+    for key, value in {**DEFAULTS, **_jar_settings(conf)}.items():
         conf.setIfMissing(key, value)
     for key, value in settings.items():
         conf.set(key, value)
@@ -98,6 +98,9 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     if str(conf.get("spark.master")).startswith("local-cluster") and "SPARK_HOME" not in os.environ:
         os.environ["SPARK_HOME"] = str(_make_home(Path(".kbit/spark-home").absolute()))
     try:
+        SparkContext._ensure_initialized(conf=conf)  # starts the JVM where none runs yet
+        for key, value in LOCAL_DISK.items():
+            conf.setIfMissing(key, value)
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         raise _start_failure(error) from error

@@ -1,7 +1,7 @@
 """Appends to Delta tables in two steps: `write` puts the rows there unseen, `commit` makes them part of the table.
 
-Between the two, the caller knows what it wrote, and says so in the very commit. The first step is the only pass over the
-data. Where Delta's own transaction can be reached (open-source Delta), both steps are its; elsewhere (Databricks) the
+Between the two, the caller knows what it wrote, and says so in the very commit: the first step is the only pass over
+the data. Where Delta's own transaction can be reached (open-source Delta), both steps are its; elsewhere (Databricks) the
 first step fills a cache that the second one writes from. Both give the same commits.
 """
 
@@ -17,7 +17,6 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from kbit_spark.errors import RunError
 from kbit_spark.tables.delta import check_columns
 
 Check = Callable[[StructType], None]
