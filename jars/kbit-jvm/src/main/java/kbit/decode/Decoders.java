@@ -8,8 +8,11 @@ import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.LongConsumer;
 import kbit.decode.avro.AvroDecoder;
+import kbit.decode.framing.FramedDecoder;
 import kbit.decode.json.JsonDecoder;
+import kbit.decode.proto.ProtoDecoder;
 
 /** Makes decoders out of plans; Python writes the plans (kbit_spark/codecs). */
 public final class Decoders {
@@ -17,19 +20,26 @@ public final class Decoders {
 
   private Decoders() {}
 
-  public static Decoder of(String plan) {
+  /** {@code unresolved} gets the schema ids that a framed plan lacks. */
+  public static Decoder of(String plan, LongConsumer unresolved) {
     JsonNode tree = parse(plan);
-    String format = tree.get("format").asText();
+    return tree.get("format").asText().equals("framed") ? new FramedDecoder(tree, unresolved) : of(tree);
+  }
+
+  /** Makes the decoder of a body, which has no header. */
+  public static Decoder of(JsonNode plan) {
+    String format = plan.get("format").asText();
     return switch (format) {
-      case "json" -> new JsonDecoder(tree);
-      case "avro" -> new AvroDecoder(tree);
+      case "json" -> new JsonDecoder(plan);
+      case "avro" -> new AvroDecoder(plan);
+      case "protobuf" -> new ProtoDecoder(plan);
       default -> throw new IllegalArgumentException("no decoder for format " + format);
     };
   }
 
   /** Decodes many payloads and returns one JSON line for each: {"value": {...}} or {"error", "position", "reason"}. */
   public static List<String> decodeToJson(String plan, List<byte[]> payloads) throws JsonProcessingException {
-    Decoder decoder = of(plan);
+    Decoder decoder = of(plan, id -> {});
     JsonNode fields = parse(plan).get("fields");
     List<String> lines = new ArrayList<>();
     for (byte[] payload : payloads) lines.add(JSON.writeValueAsString(describe(decoder, fields, payload)));
@@ -39,7 +49,7 @@ public final class Decoders {
   private static Map<String, Object> describe(Decoder decoder, JsonNode fields, byte[] payload) {
     Map<String, Object> line = new LinkedHashMap<>();
     try {
-      Object[] values = decoder.decode(payload);
+      Object[] values = decoder.decode(payload, 0);
       Map<String, Object> row = new LinkedHashMap<>();
       for (int i = 0; i < values.length; i++) row.put(fields.get(i).get("name").asText(), readable(values[i]));
       line.put("value", row);
