@@ -6,7 +6,7 @@ Confluent: zero, 4-byte schema id, for Protobuf the list of message indexes. Sin
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,19 @@ def soe_plan(schemas: Mapping[str, str], fields: Sequence[FieldSpec]) -> Plan:
         fields: the row that all of them become.
 
     Raises:
-        UsageError: a schema that cannot be read, or can never give the fields.
+        UsageError: a schema that cannot be read, or none that can give the fields.
     """
-    plans = {_fingerprint(text, source): {"plan": avro_plan(text, fields, source)} for source, text in schemas.items()}
+    plans: Plan = {}
+    faults: list[UsageError] = []
+    for source, text in schemas.items():
+        key = _fingerprint(text, source)
+        try:
+            plans[key] = {"plan": avro_plan(text, fields, source)}
+        except UsageError as error:
+            plans[key] = _refused(error.message)
+            faults.append(error)
+    if len(faults) == len(plans):
+        raise faults[0]
     return _framed("soe", plans, fields)
 
 
@@ -148,7 +158,7 @@ def _framed(
     framing: str,
     schemas: Mapping[str, Any],
     fields: Sequence[FieldSpec],
-    unknown: set[int] = frozenset(),  # type: ignore[assignment]
+    unknown: Iterable[int] = (),
     *,
     resolvable: bool = False,
     indexed: bool = False,

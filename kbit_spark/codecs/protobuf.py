@@ -60,9 +60,18 @@ def protobuf_plan(message: Descriptor, fields: Sequence[FieldSpec], source: str)
     Raises:
         UsageError: a field that the message does not have, or that can never be read as it is declared.
     """
+    columns = [Wanted(field.name, _tree(field), field.required, field) for field in fields]
+    return {"format": "protobuf", "fields": plan_of_fields(fields), **message_plan(message, columns, source)}
+
+
+def message_plan(message: Descriptor, columns: Sequence[Wanted], source: str) -> Plan:
+    """Return the plan of every message that is reached from `message`, and which of them is the row.
+
+    Raises:
+        UsageError: see `protobuf_plan`.
+    """
     planner = _Planner(source)
-    root = planner.row(message, [Wanted(field.name, _tree(field), field.required, field) for field in fields], "")
-    return {"format": "protobuf", "fields": plan_of_fields(fields), "root": root, "messages": planner.messages}
+    return {"root": planner.row(message, columns, ""), "messages": planner.messages}
 
 
 def _tree(field: FieldSpec) -> Any:

@@ -133,11 +133,11 @@ def test_tls_and_password(
     monkeypatch.setenv("WRONG_AUTH", "reader:other")
     with serve(credentials="reader:s3cret:pass", tls=certificates.server) as server:
         server.registry.register("s", AVRO)
-        trusted = {"ca_file": str(certificates.ca)}
+        trusted: dict[str, Any] = {"ca_file": str(certificates.ca)}
         assert _client(server.url, basic_auth_from_env="REGISTRY_AUTH", **trusted).schema(1) is not None
-        for settings in ({}, {"basic_auth_from_env": "WRONG_AUTH"}):
+        for variable in (None, "WRONG_AUTH"):
             with pytest.raises(RunError, match=r"refuses the credentials.*basic_auth_from_env"):
-                _client(server.url, **trusted, **settings).schema(1)
+                _client(server.url, basic_auth_from_env=variable, **trusted).schema(1)
         with pytest.raises(RunError, match=r"no trusted connection.*ca_file"):
             _client(server.url, retry_for_s=20).schema(1)
     assert "s3cret" not in caplog.text
@@ -148,7 +148,10 @@ def test_a_certificate_of_the_client(certificates: Certificates) -> None:
     try:
         with serve(tls=certificates.server) as server:
             server.registry.register("s", AVRO)
-            files = {"certificate_file": str(certificates.client), "key_file": str(certificates.client_key)}
+            files: dict[str, Any] = {
+                "certificate_file": str(certificates.client),
+                "key_file": str(certificates.client_key),
+            }
             assert _client(server.url, ca_file=str(certificates.ca), **files).schema(1) is not None
             with pytest.raises(RunError, match="gave no answer"):
                 _client(server.url, ca_file=str(certificates.ca)).schema(1)

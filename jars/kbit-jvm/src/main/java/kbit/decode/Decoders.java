@@ -13,6 +13,7 @@ import kbit.decode.avro.AvroDecoder;
 import kbit.decode.framing.FramedDecoder;
 import kbit.decode.json.JsonDecoder;
 import kbit.decode.proto.ProtoDecoder;
+import org.apache.spark.sql.Row;
 
 /** Makes decoders out of plans; Python writes the plans (kbit_spark/codecs). */
 public final class Decoders {
@@ -51,7 +52,7 @@ public final class Decoders {
     try {
       Object[] values = decoder.decode(payload, 0);
       Map<String, Object> row = new LinkedHashMap<>();
-      for (int i = 0; i < values.length; i++) row.put(fields.get(i).get("name").asText(), readable(values[i]));
+      for (int i = 0; i < values.length; i++) row.put(fields.get(i).get("name").asText(), readable(values[i], fields.get(i).path("type")));
       line.put("value", row);
     } catch (DecodeException fault) {
       line.put("error", fault.code);
@@ -61,13 +62,28 @@ public final class Decoders {
     return line;
   }
 
-  private static Object readable(Object value) {
+  private static Object readable(Object value, JsonNode type) {
     if (value instanceof byte[] bytes) return Map.of("$hex", HexFormat.of().formatHex(bytes));
     if (value instanceof Double || value instanceof Float) {
       double number = ((Number) value).doubleValue();
       return Double.isFinite(number) ? (Object) number : Double.toString(number);
     }
-    if (value instanceof Object[] items) return java.util.Arrays.stream(items).map(Decoders::readable).toList();
+    if (value instanceof Object[] items) {
+      return java.util.Arrays.stream(items).map(item -> readable(item, type.path("items"))).toList();
+    }
+    if (value instanceof Map<?, ?> map) {
+      Map<String, Object> members = new LinkedHashMap<>();
+      map.forEach((key, member) -> members.put(key.toString(), readable(member, type.path("values"))));
+      return members;
+    }
+    if (value instanceof Row row) {
+      Map<String, Object> members = new LinkedHashMap<>();
+      for (int i = 0; i < row.size(); i++) {
+        JsonNode field = type.get("fields").get(i);
+        members.put(field.get("name").asText(), readable(row.get(i), field.get("type")));
+      }
+      return members;
+    }
     return value == null || value instanceof Number || value instanceof Boolean ? value : value.toString();
   }
 

@@ -105,10 +105,15 @@ final class ProtoCursor {
       case VARINT -> readVarint();
       case FIXED64 -> advance(8);
       case FIXED32 -> advance(4);
-      case LENGTH -> at += readLength();
+      case LENGTH -> skipLength();
       case GROUP -> skipGroup(tag >>> 3, deeper(depth));
       default -> throw unbalanced(tagPosition, "the end of group " + (tag >>> 3) + ", which is not open here");
     }
+  }
+
+  void skipLength() throws DecodeException {
+    int length = readLength(); // which moves `at`, so not within one `+=`
+    at += length;
   }
 
   private void skipGroup(int number, int depth) throws DecodeException {

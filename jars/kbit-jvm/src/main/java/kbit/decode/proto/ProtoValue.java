@@ -128,7 +128,7 @@ abstract class ProtoValue {
     return value(
         ProtoCursor.LENGTH,
         in -> {
-          in.at += in.readLength();
+          in.skipLength();
           return PRESENT;
         });
   }
