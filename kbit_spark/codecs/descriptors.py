@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +21,8 @@ from google.protobuf.message import DecodeError
 from kbit_spark.errors import MissingRequirement, UsageError
 
 COMPILE_TIMEOUT_S = 60.0
+
+_FAULT = re.compile(r"\S+\.proto:(?!.*\bwarning:)")
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,8 @@ def _protoc(folder: Path, main: str, source: str) -> FileDescriptorSet:
         command += [f"--descriptor_set_out={out}", main]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPILE_TIMEOUT_S)
         if done.returncode != 0 or not out.is_file():
-            faults = [line for line in done.stderr.splitlines() if "warning" not in line] or ["protoc failed"]
+            told = done.stderr.strip().splitlines() or [f"protoc ended with {done.returncode}"]
+            faults = [line for line in told if _FAULT.match(line)] or told  # there may be warnings before them
             msg = f"{source} is no valid Protobuf schema: {faults[0]}"
             raise UsageError(msg, "imports must stand beside the file; else give a descriptor set (.desc)")
         return FileDescriptorSet.FromString(out.read_bytes())
@@ -144,8 +150,21 @@ def _add(pool: DescriptorPool, name: str, known: Mapping[str, FileDescriptorProt
     begun.add(name)
     file = known.get(name)
     if file is None:
-        file = FileDescriptorProto()
-        Default().FindFileByName(name).CopyToProto(file)
+        file = _well_known(name)
     for needed in file.dependency:
         _add(pool, needed, known, begun)
     pool.Add(file)
+
+
+def _well_known(name: str) -> FileDescriptorProto:
+    """Return a file that every compiler brings along.
+
+    Raises:
+        KeyError: it is no such file.
+    """
+    file = FileDescriptorProto()
+    if name.startswith("google/protobuf/"):
+        with suppress(ImportError):
+            import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    Default().FindFileByName(name).CopyToProto(file)
+    return file

@@ -148,13 +148,14 @@ def test_a_certificate_of_the_client(certificates: Certificates) -> None:
     try:
         with serve(tls=certificates.server) as server:
             server.registry.register("s", AVRO)
+            trusted: dict[str, Any] = {"ca_file": str(certificates.ca)}
             files: dict[str, Any] = {
                 "certificate_file": str(certificates.client),
                 "key_file": str(certificates.client_key),
             }
-            assert _client(server.url, ca_file=str(certificates.ca), **files).schema(1) is not None
+            assert _client(server.url, **trusted, **files).schema(1) is not None
             with pytest.raises(RunError, match="gave no answer"):
-                _client(server.url, ca_file=str(certificates.ca)).schema(1)
+                _client(server.url, **trusted).schema(1)
     finally:
         certificates.server.verify_mode = ssl.CERT_NONE
 
