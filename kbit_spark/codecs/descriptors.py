@@ -126,7 +126,8 @@ def _protoc(folder: Path, main: str, source: str) -> FileDescriptorSet:
         if done.returncode != 0 or not out.is_file():
             told = done.stderr.strip().splitlines() or [f"protoc ended with {done.returncode}"]
             faults = [line for line in told if _FAULT.match(line)] or told  # there may be warnings before them
-            msg = f"{source} is no valid Protobuf schema: {faults[0]}"
+            fault = faults[0].replace(f"{folder.absolute()}/", "")
+            msg = f"{source} is no valid Protobuf schema: {fault}"
             raise UsageError(msg, "imports must stand beside the file; else give a descriptor set (.desc)")
         return FileDescriptorSet.FromString(out.read_bytes())
 

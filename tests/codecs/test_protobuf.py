@@ -178,9 +178,11 @@ def test_schemas_from_files(tmp_path: Path) -> None:
 def test_schemas_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bad.desc").write_bytes(b"\xff\xff")
     (tmp_path / "empty.desc").write_bytes(b"")
-    (tmp_path / "bad.proto").write_text("message M { int3 x = 1; }")
+    (tmp_path / "bad.proto").write_text('syntax = "proto3"; message M { int3 x = 1; }')
     faults = {"bad.desc": "descriptor set", "empty.desc": "empty", "absent.desc": "absent", "absent.proto": "absent"}
-    for name, told in (faults | {"bad.proto": r"bad\.proto is no valid Protobuf schema.*int3"}).items():
+    for name, told in (
+        faults | {"bad.proto": r"bad\.proto is no valid Protobuf schema: bad\.proto:1:\d+:.*int3"}
+    ).items():
         with pytest.raises(UsageError, match=told):
             read_schema(tmp_path / name)
     with pytest.raises(UsageError, match="no import path"):
