@@ -122,7 +122,11 @@ def _protoc(folder: Path, main: str, source: str) -> FileDescriptorSet:
         # a process of its own: protoc writes its faults to the process's stderr, and a crash stays outside
         command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder.absolute()}", "--include_imports"]
         command += [f"--descriptor_set_out={out}", main]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPILE_TIMEOUT_S)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPILE_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            msg = f"{source}: protoc did not end within {COMPILE_TIMEOUT_S:g} s"
+            raise UsageError(msg, "give a descriptor set (.desc)") from error
         if done.returncode != 0 or not out.is_file():
             told = done.stderr.strip().splitlines() or [f"protoc ended with {done.returncode}"]
             faults = [line for line in told if _FAULT.match(line)] or told  # there may be warnings before them

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -69,7 +70,7 @@ public final class Decoders {
       return Double.isFinite(number) ? (Object) number : Double.toString(number);
     }
     if (value instanceof Object[] items) {
-      return java.util.Arrays.stream(items).map(item -> readable(item, type.path("items"))).toList();
+      return Arrays.stream(items).map(item -> readable(item, type.path("items"))).toList();
     }
     if (value instanceof Map<?, ?> map) {
       Map<String, Object> members = new LinkedHashMap<>();

@@ -3,6 +3,7 @@ package kbit.decode.framing;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.IdentityHashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.LongConsumer;
@@ -18,7 +19,7 @@ public final class FramedDecoder implements Decoder {
   private final boolean resolvable;
   private final Map<Long, JsonNode> schemas = new HashMap<>();
   private final Set<Long> unknown = new HashSet<>();
-  private final Map<JsonNode, Decoder> bodies = new java.util.IdentityHashMap<>();
+  private final Map<JsonNode, Decoder> bodies = new IdentityHashMap<>();
   private final LongConsumer unresolved;
 
   /**

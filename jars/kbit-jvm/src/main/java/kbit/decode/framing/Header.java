@@ -3,6 +3,7 @@ package kbit.decode.framing;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
+import java.util.Locale;
 import kbit.decode.DecodeException;
 
 /** The headers that name a schema: Confluent's (zero, 4-byte id) and Avro's single-object one (C3 01, fingerprint). */
@@ -24,7 +25,7 @@ enum Header {
   }
 
   static Header of(String framing) {
-    return valueOf(framing.toUpperCase(java.util.Locale.ROOT));
+    return valueOf(framing.toUpperCase(Locale.ROOT));
   }
 
   /** Returns the schema's id or fingerprint, as it stands at {@code start}. */

@@ -1,5 +1,6 @@
 package kbit.decode.proto;
 
+import java.util.Locale;
 import kbit.decode.DecodeException;
 
 /** The scalar types of Protobuf that are numbers: their wire form and range. */
@@ -30,7 +31,7 @@ enum ProtoKind {
   }
 
   static ProtoKind of(String name) {
-    return valueOf(name.toUpperCase(java.util.Locale.ROOT));
+    return valueOf(name.toUpperCase(Locale.ROOT));
   }
 
   boolean isFloating() {
@@ -75,6 +76,6 @@ enum ProtoKind {
 
   private long inRange(boolean good, long value, int position) throws DecodeException {
     if (good) return value;
-    throw DecodeException.overflow(position, name().toLowerCase(java.util.Locale.ROOT));
+    throw DecodeException.overflow(position, name().toLowerCase(Locale.ROOT));
   }
 }
