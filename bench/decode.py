@@ -21,8 +21,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
 
-from kbit_spark.codecs.decoder import decode_column
-from kbit_spark.config.ingest import TopicConfig
+from kbit_spark.codecs.resolver import PayloadDecoder
+from kbit_spark.config.ingest import KafkaConfig, TopicConfig
 from kbit_spark.schemas import FieldSpec, Tensor
 
 IMAGE = (FieldSpec(name="image", tensor=Tensor(dtype="uint8", shape=(28, 28))), FieldSpec(name="label", type="int"))
@@ -112,7 +112,8 @@ def _ours(spark: SparkSession, shape: Shape, folder: Path) -> Column:
         file = folder / "writer.avsc"
         file.write_text(shape.schema)
         topic = TopicConfig(name="t", format="avro", schema_file=str(file))
-    return decode_column(spark, [topic], shape.fields, sf.lit("t"), sf.col("value"))["value"]
+    kafka = KafkaConfig(bootstrap_servers="none:0", topics=(topic,))
+    return PayloadDecoder(spark, kafka, shape.fields).column(sf.lit("t"), sf.col("value"))["value"]
 
 
 def _seconds(frame: DataFrame, record: Column, names: Sequence[str]) -> float:

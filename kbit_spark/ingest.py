@@ -12,7 +12,8 @@ import time
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from kbit_spark.codecs.decoder import decode_column, value_type
+from kbit_spark.codecs.decoder import value_type
+from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.load import dump
 from kbit_spark.errors import RunError
@@ -25,7 +26,7 @@ from kbit_spark.sources.query import Query
 from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
 from kbit_spark.tables.samples import ensure_samples, parquet_settings, sample_rows, samples_schema
 from kbit_spark.tables.tally import Counts, Tally
-from kbit_spark.tables.writer import TableWriter, Transaction
+from kbit_spark.tables.writer import Append, TableWriter, Transaction
 from kbit_spark.telemetry.hub import Telemetry
 
 log = logging.getLogger("kbit.ingest")
@@ -64,7 +65,7 @@ class BatchWriter:
         self._config = config
         self._telemetry = telemetry
         self._log = CheckpointLog(spark, config.checkpoint_dir)
-        self._decoded = decode_column(spark, config.kafka.topics, config.fields, sf.col("topic"), sf.col("value"))
+        self._decoder = PayloadDecoder(spark, config.kafka, config.fields)
         self._tally = Tally(spark)
         self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)))
         self._rejected = TableWriter(spark, config.tables.rejected, REJECTED)
@@ -77,36 +78,49 @@ class BatchWriter:
         """Write one micro-batch; repeating it changes nothing."""
         start = time.monotonic()
         transaction = self._transaction(batch_id)
-        decoded = batch.withColumn("decoded", self._decoded)
-        append = self._samples.begin(transaction)
+        append = self._write_samples(batch, transaction)
         if append is None:
             log.info("batch %d is in the table already", batch_id)
             return
         try:
-            self._describe("write samples")
-            append.write(sample_rows(self._tally.good_records(decoded), self._config.split))
             entry = self._ledger_entry(batch_id, self._tally.counts())
             check_written(entry, append.rows())
             if entry.bad:
-                self._write_rejected(decoded, transaction)
+                self._write_rejected(batch, transaction)
             append.commit(entry.to_metadata())
         finally:
             append.close()
         self._telemetry.emit(batch_event(entry, time.monotonic() - start, self._lag.behind(entry.ranges)))
+
+    def _write_samples(self, batch: DataFrame, transaction: Transaction) -> Append | None:
+        """Write the good records, once more where they name schemas that had to be asked for; nothing is committed."""
+        self._describe("write samples")
+        self._decoder.settle(batch)
+        while (append := self._samples.begin(transaction)) is not None:
+            append.write(sample_rows(self._tally.good_records(self._decode(batch)), self._config.split))
+            if not self._decoder.resolve_new():
+                break
+            append.close()
+        return append
+
+    def _decode(self, batch: DataFrame) -> DataFrame:
+        topic, value = sf.col("topic"), sf.col("value")
+        schema_id = self._decoder.schema_id(topic, value).cast("int")
+        return batch.withColumns({"decoded": self._decoder.column(topic, value), "schema_id": schema_id})
 
     def _transaction(self, batch_id: int) -> Transaction:
         if self._epoch is None:
             self._epoch = self._log.query_id() or "none"
         return Transaction(f"kbit:{self._config.stream_id}:{self._epoch}", batch_id)
 
-    def _write_rejected(self, decoded: DataFrame, transaction: Transaction) -> None:
+    def _write_rejected(self, batch: DataFrame, transaction: Transaction) -> None:
         """Read and decode the batch once more for its bad records: they are few, and keeping all would cost more."""
         append = self._rejected.begin(transaction)
         if append is None:
             return  # a crash came before the samples' commit
         try:
             self._describe("write rejected")
-            append.write(rejected_rows(decoded, self._formats, transaction.version))
+            append.write(rejected_rows(self._decode(batch), self._formats, transaction.version))
             append.commit()
         finally:
             append.close()

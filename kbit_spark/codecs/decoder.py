@@ -1,14 +1,13 @@
-"""One column out, whatever the wire holds: ``struct<value: struct<...>, error: struct<code, position, reason>>``."""
+"""What every decoder gives, in Spark's types: ``struct<value: struct<...>, error: struct<code, position, reason>>``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from hashlib import sha256
-from pathlib import Path
 
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as sf
+from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -23,11 +22,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from kbit_spark.codecs.avro import avro_plan
-from kbit_spark.codecs.json import json_plan
 from kbit_spark.codecs.plan import Plan
-from kbit_spark.config.ingest import TopicConfig
-from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec
 
 ERROR = StructType(
@@ -49,50 +44,6 @@ _SCALARS: dict[str, DataType] = {
 }
 
 
-def decode_column(
-    spark: SparkSession, topics: Sequence[TopicConfig], fields: Sequence[FieldSpec], topic: Column, value: Column
-) -> Column:
-    """Return the decoded payload of each record.
-
-    Args:
-        spark: the session; the decoders are registered with it.
-        topics: how each topic's payloads are written.
-        fields: the row that all of them become.
-        topic: the record's topic.
-        value: the record's payload.
-
-    Returns:
-        A struct of `value` and `error`, of which exactly one is null; null itself for a tombstone.
-
-    Raises:
-        UsageError: a schema that cannot be read, or can never give the fields.
-    """
-    cases = [(config.name, _register(spark, plan_of(config, fields), fields)) for config in topics]
-    if len(cases) == 1:
-        return sf.call_function(cases[0][1], value)
-    column = sf.when(topic == cases[0][0], sf.call_function(cases[0][1], value))
-    for name, function in cases[1:]:
-        column = column.when(topic == name, sf.call_function(function, value))
-    return column
-
-
-def plan_of(config: TopicConfig, fields: Sequence[FieldSpec]) -> Plan:
-    """Return the decoder plan of one topic.
-
-    Raises:
-        UsageError: see `decode_column`.
-    """
-    if config.format == "json":
-        return json_plan(fields)
-    assert config.schema_file is not None
-    try:
-        schema = Path(config.schema_file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"topic {config.name!r}: cannot read schema_file {config.schema_file}: {error}"
-        raise UsageError(msg) from error
-    return avro_plan(schema, fields, config.schema_file)
-
-
 def value_type(fields: Sequence[FieldSpec]) -> StructType:
     """Return the type of the decoded value; tensor columns carry dtype and shape as metadata."""
     return StructType([_column(field) for field in fields])
@@ -111,13 +62,25 @@ def _spark_type(name: str) -> DataType:
     return _SCALARS[name]
 
 
-def _register(spark: SparkSession, plan: Plan, fields: Sequence[FieldSpec]) -> str:
-    """Make the plan a function of the session and return its name; the same plan is the same function."""
+def decode_function(spark: SparkSession, plan: Plan, fields: Sequence[FieldSpec], unresolved: JavaObject) -> str:
+    """Make the plan a function of the session, ``binary -> struct<value, error>``, and return its name.
+
+    `unresolved` is the accumulator of schema ids that the function fills; a plan has one function for each.
+    """
     text = json.dumps(plan, sort_keys=True)
     jvm = spark.sparkContext._jvm
     assert jvm is not None
-    name = f"kbit_decode_{sha256(text.encode()).hexdigest()[:16]}"
+    name = f"kbit_decode_{sha256(text.encode()).hexdigest()[:16]}_{unresolved.id()}"
     result = StructType([StructField("value", value_type(fields)), StructField("error", ERROR)])
     java_type = jvm.org.apache.spark.sql.types.DataType.fromJson(result.json())
-    spark._jsparkSession.udf().register(name, jvm.kbit.decode.DecodeUdf(text), java_type)
+    spark._jsparkSession.udf().register(name, jvm.kbit.decode.DecodeUdf(text, unresolved), java_type)
     return name
+
+
+def unresolved_ids(spark: SparkSession) -> JavaObject:
+    """Return a new accumulator of schema ids (SchemaIds.java), registered with the session."""
+    context = spark.sparkContext
+    assert context._jvm is not None
+    ids = context._jvm.kbit.decode.framing.SchemaIds()
+    context._jsc.sc().register(ids)
+    return ids

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from kbit_spark.config.load import secrets_in
 from kbit_spark.config.options import Options
 from kbit_spark.config.paths import DataPath
+from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.config.telemetry import TelemetryConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec, Frozen
@@ -19,15 +20,30 @@ class TopicConfig(Frozen):
     """One topic and how its payloads are written."""
 
     name: str
-    format: Literal["json", "avro"]
-    framing: Literal["raw"] = "raw"
+    format: Literal["json", "avro", "protobuf"]
+    framing: Literal["raw", "confluent", "soe", "auto"] = "raw"
+    """The header: none, a Schema Registry id (kafka.registry), Avro single-object, or as the first records show."""
+
     schema_file: str | None = None
-    """Avro: the writer schema (.avsc)."""
+    """The writer's schema. Avro: .avsc; Protobuf: .proto, or a descriptor set (.desc)."""
+
+    schema_files: tuple[str, ...] = ()
+    """Avro, framing soe: the schemas (.avsc) of all writers, found by fingerprint."""
+
+    message: str | None = None
+    """Protobuf: full name of the message. Framing confluent: none takes whichever message has the fields."""
 
     @model_validator(mode="after")
     def _schema_given(self) -> TopicConfig:
-        if self.format == "avro" and not self.schema_file:
+        raw = self.framing == "raw"
+        if self.format == "avro" and raw and not self.schema_file:
             msg = f"topic {self.name!r}: format avro with raw framing needs schema_file"
+            raise ValueError(msg)
+        if self.format == "protobuf" and (raw or self.schema_file) and not (self.schema_file and self.message):
+            msg = f"topic {self.name!r}: format protobuf with raw framing needs schema_file and message"
+            raise ValueError(msg)
+        if self.framing == "soe" and not (self.format == "avro" and self.schema_files):
+            msg = f"topic {self.name!r}: framing soe is for format avro and needs schema_files"
             raise ValueError(msg)
         return self
 
@@ -37,6 +53,9 @@ class KafkaConfig(Frozen):
 
     bootstrap_servers: str
     topics: tuple[TopicConfig, ...] = Field(min_length=1)
+    registry: RegistryConfig | None = None
+    """The Schema Registry, for framing confluent."""
+
     starting_offsets: Literal["earliest", "latest"] = "earliest"
     """Where a stream without a checkpoint begins."""
 
@@ -63,6 +82,28 @@ class KafkaConfig(Frozen):
             msg = f"listed twice: {', '.join(twice)}"
             raise ValueError(msg)
         return topics
+
+    @model_validator(mode="after")
+    def _registry_given(self) -> KafkaConfig:
+        for topic in self.topics:
+            if topic.framing == "confluent" and self.registry is None:
+                msg = f"topic {topic.name!r}: framing confluent needs kafka.registry"
+                raise ValueError(msg)
+            if topic.framing == "auto" and not self.framings(topic):
+                msg = f"topic {topic.name!r}: framing auto needs kafka.registry or schema files to choose from"
+                raise ValueError(msg)
+        return self
+
+    def framings(self, topic: TopicConfig) -> tuple[str, ...]:
+        """Return the framings that a topic may have; more than one only for `auto`, the most telling header first."""
+        if topic.framing != "auto":
+            return (topic.framing,)
+        possible = {
+            "confluent": self.registry is not None,
+            "soe": bool(topic.schema_files),
+            "raw": topic.format == "json" or topic.schema_file is not None,
+        }
+        return tuple(name for name, there in possible.items() if there)
 
     def consumer_options(self) -> dict[str, str]:
         """Return all consumer options, secrets included. Never log the result.

@@ -65,7 +65,7 @@ def rejected_rows(decoded: DataFrame, formats: Mapping[str, str], batch_id: int)
         "headers",
         sf.col("value").alias("payload"),
         names[sf.col("topic")].alias("format"),
-        sf.lit(None).cast("int").alias("schema_id"),
+        "schema_id",
         "decoded.error.code",
         "decoded.error.position",
         "decoded.error.reason",

@@ -77,7 +77,7 @@ def sample_rows(good: DataFrame, split: SplitConfig) -> DataFrame:
         sf.col("timestamp").alias("_timestamp"),
         sf.col("key").alias("_key"),
         sf.col("headers").alias("_headers"),
-        sf.lit(None).cast("int").alias("_schema_id"),
+        sf.col("schema_id").alias("_schema_id"),
         split_column(split).alias(SPLIT_COLUMN),
     )
 

@@ -1,8 +1,8 @@
 """Appends to Delta tables in two steps: `write` puts the rows there unseen, `commit` makes them part of the table.
 
 Between the two, the caller knows what it wrote, and says so in the very commit: the first step is the only pass over
-the data. Where Delta's own transaction can be reached (open-source Delta), both steps are its; elsewhere (Databricks) the
-first step fills a cache that the second one writes from. Both give the same commits.
+the data. Where Delta's own transaction can be reached (open-source Delta), both steps are its; elsewhere (Databricks)
+the first step fills a cache that the second one writes from. Both give the same commits.
 """
 
 from __future__ import annotations

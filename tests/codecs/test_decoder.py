@@ -1,4 +1,4 @@
-"""`decode_column` in Spark, and what a plan refuses at the start."""
+"""`PayloadDecoder` in Spark, and what a plan refuses at the start."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from kbit_spark.codecs.avro import avro_plan
-from kbit_spark.codecs.decoder import decode_column
-from kbit_spark.config.ingest import TopicConfig
+from kbit_spark.codecs.resolver import PayloadDecoder
+from kbit_spark.config.ingest import KafkaConfig, TopicConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec, Tensor
 
@@ -21,6 +21,10 @@ FIELDS = (FieldSpec(name="image", tensor=Tensor(dtype="uint8", shape=(2, 2))), F
 def _schema(*types: object) -> str:
     fields = [{"name": name, "type": kind} for name, kind in zip(("image", "label", "x"), types, strict=False)]
     return json.dumps({"type": "record", "name": "Row", "fields": fields})
+
+
+def decoder(spark: SparkSession, topics: list[TopicConfig]) -> PayloadDecoder:
+    return PayloadDecoder(spark, KafkaConfig(bootstrap_servers="none:0", topics=tuple(topics)), FIELDS)
 
 
 def test_topics_with_different_plans_become_one_column(spark: SparkSession, tmp_path: Path) -> None:
@@ -40,7 +44,7 @@ def test_topics_with_different_plans_become_one_column(spark: SparkSession, tmp_
         ("i", None),
     ]
     frame = spark.createDataFrame(rows, "topic string, value binary").coalesce(1)
-    out = frame.select(decode_column(spark, topics, FIELDS, sf.col("topic"), sf.col("value")).alias("d")).collect()
+    out = frame.select(decoder(spark, topics).column(sf.col("topic"), sf.col("value")).alias("d")).collect()
     good = [(bytes(row.d.value.image), row.d.value.label) for row in out[:3]]
     assert good == [(bytes([1, 2, 3, 255]), 7)] * 3
     assert [row.d.error and row.d.error.code for row in out[:5]] == [None] * 3 + ["bad_length", "truncated"]
@@ -77,4 +81,4 @@ def test_a_list_of_nulls_is_refused_because_its_count_costs_no_byte() -> None:
 def test_an_unreadable_schema_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     topic = TopicConfig(name="b", format="avro", schema_file=str(tmp_path / "absent.avsc"))
     with pytest.raises(UsageError, match=r"absent\.avsc"):
-        decode_column(spark, [topic], FIELDS, sf.col("topic"), sf.col("value"))
+        decoder(spark, [topic])

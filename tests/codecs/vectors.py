@@ -53,10 +53,15 @@ def _plan(data: dict[str, Any]) -> Plan:
     if data["format"] == "json":
         return json_plan(tuple(_ddl_field(column) for column in _columns(data["ddl"])))
     reader = data.get("reader_schema", data["writer_schema"])
-    fields = tuple(_avro_field(field) for field in reader["fields"])
+    fields = avro_fields(reader)
     if data["topic"] in ("evolve-missing", "evolve-incompatible", "evolve-alias", "logical-ignored"):
         raise LeftOut("reader schema")
     return avro_plan(json.dumps(data["writer_schema"]), fields, data["id"])
+
+
+def avro_fields(schema: dict[str, Any]) -> tuple[FieldSpec, ...]:
+    """Return the row of a reader's schema."""
+    return tuple(_avro_field(field) for field in schema["fields"])
 
 
 def _columns(ddl: str) -> list[str]:

@@ -8,7 +8,8 @@ public interface Decoder {
   /**
    * Returns one value for each field of the plan, in the types that Catalyst's converters take.
    *
+   * @param start where the body begins: 0, or behind a header; positions count from the payload's first byte
    * @throws DecodeException the payload is no row; no part of it is returned
    */
-  Object[] decode(byte[] payload) throws DecodeException;
+  Object[] decode(byte[] payload, int start) throws DecodeException;
 }

@@ -30,8 +30,9 @@ public final class AvroDecoder implements Decoder {
   }
 
   @Override
-  public Object[] decode(byte[] payload) throws DecodeException {
+  public Object[] decode(byte[] payload, int start) throws DecodeException {
     AvroCursor in = new AvroCursor(payload);
+    in.at = start;
     try {
       return readAll(in);
     } catch (DecodeException fault) {

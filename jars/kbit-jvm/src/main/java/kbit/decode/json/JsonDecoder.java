@@ -32,9 +32,10 @@ public final class JsonDecoder implements Decoder {
   }
 
   @Override
-  public Object[] decode(byte[] payload) throws DecodeException {
+  public Object[] decode(byte[] payload, int start) throws DecodeException {
     JsonCursor in = new JsonCursor(payload);
-    if (in.peek() < 0) throw new DecodeException("empty_payload", 0, "there is nothing but white space");
+    in.at = start;
+    if (in.peek() < 0) throw new DecodeException("empty_payload", start, "there is nothing but white space");
     if (in.peek() != '{') throw in.mismatch("an object");
     Object[] row = new Object[readers.length];
     readMembers(in, row);

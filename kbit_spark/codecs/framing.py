@@ -1,0 +1,174 @@
+"""Framings: which plan decodes the body behind a header, and what is known of the ids in headers.
+
+Confluent: zero, 4-byte schema id, for Protobuf the list of message indexes. Single-object: C3 01, 8-byte fingerprint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+
+from kbit_spark.codecs.avro import avro_plan
+from kbit_spark.codecs.avro_references import inline
+from kbit_spark.codecs.descriptors import ProtoSchema, compile_schema, read_schema
+from kbit_spark.codecs.json import json_plan
+from kbit_spark.codecs.plan import Plan, plan_of_fields
+from kbit_spark.codecs.protobuf import protobuf_plan
+from kbit_spark.codecs.registry import RegisteredSchema, SchemaRegistry
+from kbit_spark.config.ingest import TopicConfig
+from kbit_spark.errors import UsageError
+from kbit_spark.schemas import FieldSpec
+
+UNRESOLVED = "unresolved_schema"
+"""Error code of a record whose schema id was not asked for yet; never a dead letter."""
+
+
+def raw_plan(topic: TopicConfig, fields: Sequence[FieldSpec]) -> Plan:
+    """Return the plan for payloads without a header.
+
+    Raises:
+        UsageError: a schema that cannot be read, or can never give the fields.
+    """
+    if topic.format == "json":
+        return json_plan(fields)
+    assert topic.schema_file is not None
+    if topic.format == "avro":
+        return avro_plan(_read(topic, topic.schema_file), fields, topic.schema_file)
+    assert topic.message is not None
+    return protobuf_plan(read_schema(Path(topic.schema_file)).message(topic.message), fields, topic.schema_file)
+
+
+def soe_plan(schemas: Mapping[str, str], fields: Sequence[FieldSpec]) -> Plan:
+    """Return the plan for Avro single-object payloads.
+
+    Args:
+        schemas: text of each writer's schema by where it comes from.
+        fields: the row that all of them become.
+
+    Raises:
+        UsageError: a schema that cannot be read, or none that can give the fields.
+    """
+    plans: Plan = {}
+    faults: list[UsageError] = []
+    for source, text in schemas.items():
+        key = _fingerprint(text, source)
+        try:
+            plans[key] = {"plan": avro_plan(text, fields, source)}
+        except UsageError as error:
+            plans[key] = _refused(error.message)
+            faults.append(error)
+    if len(faults) == len(plans):
+        raise faults[0]
+    return _framed("soe", plans, fields)
+
+
+class ConfluentSchemas:
+    """What is known of the schema ids of one topic; it grows with `learn`."""
+
+    def __init__(self, topic: TopicConfig, fields: Sequence[FieldSpec], registry: SchemaRegistry) -> None:
+        self._topic = topic
+        self._fields = fields
+        self._registry = registry
+        self._schemas: dict[str, Plan] = {}
+        self._unknown: set[int] = set()
+
+    def learn(self, schema_id: int) -> None:
+        """Ask the registry for a schema and plan its payloads, or keep its word that there is none.
+
+        Raises:
+            RunError: the registry does not answer.
+        """
+        schema = self._registry.schema(schema_id)
+        if schema is None:
+            self._unknown.add(schema_id)
+        else:
+            self._schemas[str(schema_id)] = self._body(schema, f"schema {schema_id}")
+
+    def plan(self) -> Plan:
+        """Return the plan of the topic as far as its schemas are known."""
+        indexed = self._topic.format == "protobuf"
+        return _framed("confluent", self._schemas, self._fields, self._unknown, resolvable=True, indexed=indexed)
+
+    def _body(self, schema: RegisteredSchema, source: str) -> Plan:
+        """Plan a body. A schema that cannot give the row is a fault of its records, not of the run."""
+        if schema.kind.lower() != self._topic.format:
+            return _refused(f"{source} is {schema.kind}, the topic is declared to hold {self._topic.format}")
+        try:
+            if schema.kind == "AVRO":
+                return {"plan": avro_plan(inline(schema.text, schema.references, source), self._fields, source)}
+            if schema.kind == "PROTOBUF":
+                main = f"{source.replace(' ', '-')}.proto"
+                compiled = compile_schema({**schema.references, main: schema.text}, main, source)
+                return {"messages": self._messages(compiled, source)}
+        except UsageError as error:
+            return _refused(error.message)
+        return {"plan": json_plan(self._fields)}
+
+    def _messages(self, schema: ProtoSchema, source: str) -> Plan:
+        wanted = (self._topic.message or "").lstrip(".")
+        plans: Plan = {}
+        for path, names in schema.paths().items():
+            name = wanted if wanted in names else names[0]
+            if wanted not in ("", name):
+                plans[path] = _refused(f"a message {name}, the topic is declared to hold {wanted}")
+                continue
+            try:
+                plans[path] = {"plan": protobuf_plan(schema.message(name), self._fields, source)}
+            except UsageError as error:
+                plans[path] = _refused(error.message)
+        return plans
+
+
+def read_schemas(topic: TopicConfig) -> dict[str, str]:
+    """Return the texts of `schema_files` by file.
+
+    Raises:
+        UsageError: one cannot be read.
+    """
+    return {file: _read(topic, file) for file in topic.schema_files}
+
+
+def _read(topic: TopicConfig, file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"topic {topic.name!r}: cannot read schema_file {file}: {error}"
+        raise UsageError(msg) from error
+
+
+def _fingerprint(text: str, source: str) -> str:
+    """Return the CRC-64-AVRO fingerprint as the number that its bytes are in the header (little-endian)."""
+    try:
+        canonical = to_parsing_canonical_form(parse_schema(json.loads(text)))
+    except Exception as error:
+        msg = f"{source} is no valid Avro schema: {type(error).__name__}: {error}"
+        raise UsageError(msg) from error
+    return str(int.from_bytes(bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO")), "little"))
+
+
+def _refused(reason: str) -> Plan:
+    return {"refused": {"code": "type_mismatch", "reason": reason}}
+
+
+def _framed(
+    framing: str,
+    schemas: Mapping[str, Any],
+    fields: Sequence[FieldSpec],
+    unknown: Iterable[int] = (),
+    *,
+    resolvable: bool = False,
+    indexed: bool = False,
+) -> Plan:
+    return {
+        "format": "framed",
+        "framing": framing,
+        "fields": plan_of_fields(fields),
+        "schemas": dict(schemas),
+        "unknown": sorted(unknown),
+        "resolvable": resolvable,
+        "indexed": indexed,
+    }

@@ -1,0 +1,106 @@
+"""Decoding of one topic: its plan under each framing that it may have, and the schemas that its records named."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from kbit_spark.codecs.decoder import decode_function, unresolved_ids
+from kbit_spark.codecs.framing import UNRESOLVED, ConfluentSchemas, raw_plan, read_schemas, soe_plan
+from kbit_spark.codecs.plan import Plan
+from kbit_spark.codecs.registry import SchemaRegistry
+from kbit_spark.config.ingest import TopicConfig
+from kbit_spark.schemas import FieldSpec
+
+log = logging.getLogger("kbit")
+
+
+class TopicDecoder:
+    """The plans of one topic under each framing that it may have."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        config: TopicConfig,
+        framings: Sequence[str],
+        fields: Sequence[FieldSpec],
+        registry: SchemaRegistry | None,
+    ) -> None:
+        """Read the schemas that stand in files.
+
+        Raises:
+            UsageError: one that cannot be read or can never give the fields.
+        """
+        self.name = config.name
+        self.framing = framings[0]
+        self.settled = len(framings) == 1
+        self._spark = spark
+        self._fields = fields
+        self._confluent = ConfluentSchemas(config, fields, registry) if "confluent" in framings and registry else None
+        self._fixed = {"raw": raw_plan(config, fields)} if "raw" in framings else {}
+        if "soe" in framings:
+            self._fixed["soe"] = soe_plan(read_schemas(config), fields)
+        self._framings = tuple(framings)
+        self._unresolved = unresolved_ids(spark)
+        self._function: str | None = None
+
+    def function(self) -> str:
+        """Return the name of the function that decodes the topic's payloads."""
+        if self._function is None:
+            self._function = decode_function(self._spark, self._plan(self.framing), self._fields, self._unresolved)
+        return self._function
+
+    def resolve_new(self) -> bool:
+        """Ask the registry for the ids that records named since the last call; False where there were none."""
+        found = [int(schema_id) for schema_id in self._unresolved.value()]
+        if not found:
+            return False
+        self._learn(found)
+        self._unresolved.reset()  # behind the answers: after an outage the ids are still there
+        return True
+
+    def settle(self, payloads: Sequence[bytes]) -> None:
+        """Decide the framing by the first payloads; it stays undecided while none of them decodes."""
+        if not payloads:
+            return
+        rates = {framing: self._trial(framing, payloads) for framing in self._framings}
+        best = max(rates, key=lambda framing: rates[framing])  # of equals the first: the most telling header
+        self.settled = rates[best][0] > 0
+        if best != self.framing:
+            self.framing, self._function = best, None
+        found = f"{rates[best][0]} of its first {len(payloads)} records decode"
+        log.info("topic %s: framing %s (%s)%s", self.name, best, found, "" if self.settled else "; asked again")
+
+    def _trial(self, framing: str, payloads: Sequence[bytes]) -> tuple[int, int]:
+        """Return how many payloads decode under a framing, and how many have its header."""
+        results = self._decode(self._plan(framing), payloads)
+        if framing == "confluent" and (found := _ids_named(results, payloads)):
+            self._learn(found)
+            results = self._decode(self._plan(framing), payloads)
+        good = sum("value" in result for result in results)
+        return good, sum(framing != "raw" and result.get("error") != "bad_framing" for result in results)
+
+    def _decode(self, plan: Plan, payloads: Sequence[bytes]) -> list[Mapping[str, object]]:
+        jvm = self._spark.sparkContext._jvm
+        assert jvm is not None
+        return [json.loads(line) for line in jvm.kbit.decode.Decoders.decodeToJson(json.dumps(plan), list(payloads))]
+
+    def _plan(self, framing: str) -> Plan:
+        if framing == "confluent":
+            assert self._confluent is not None
+            return self._confluent.plan()
+        return self._fixed[framing]
+
+    def _learn(self, ids: Sequence[int]) -> None:
+        assert self._confluent is not None
+        for schema_id in ids:
+            self._confluent.learn(schema_id)
+        self._function = None
+
+
+def _ids_named(results: Sequence[Mapping[str, object]], payloads: Sequence[bytes]) -> list[int]:
+    found = zip(results, payloads, strict=True)
+    return sorted({int.from_bytes(value[1:5], "big") for result, value in found if result.get("error") == UNRESOLVED})

@@ -1,0 +1,84 @@
+"""The row that shows a whole Protobuf message: every field in the type that holds it without loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from kbit_spark.codecs.descriptors import ProtoSchema, compile_schema
+from kbit_spark.codecs.plan import Plan
+from kbit_spark.codecs.protobuf import Wanted, message_plan
+from kbit_spark.schemas import FieldSpec
+
+TYPES = {
+    **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SFIXED32), "int"),
+    **dict.fromkeys((FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_SINT64, FieldDescriptor.TYPE_SFIXED64), "long"),
+    **dict.fromkeys((FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32), "long"),
+    FieldDescriptor.TYPE_BOOL: "boolean",
+    FieldDescriptor.TYPE_FLOAT: "float",
+    FieldDescriptor.TYPE_DOUBLE: "double",
+    FieldDescriptor.TYPE_STRING: "string",
+    FieldDescriptor.TYPE_ENUM: "string",
+    FieldDescriptor.TYPE_BYTES: "binary",
+}
+DECIMAL = {"type": "decimal", "precision": 20, "scale": 0}
+
+
+class Recursive(Exception):  # noqa: N818 - it is a property, not a fault
+    """A message that contains itself, which no row can."""
+
+
+@cache
+def compiled(text: str) -> ProtoSchema:
+    return compile_schema({"vector.proto": text}, "vector.proto", "vector.proto")
+
+
+def whole_plan(message: Descriptor) -> Plan:
+    """Return a plan that reads every field."""
+    fields = _fields(message, ())
+    wanted = [Wanted(field["name"], field["type"], field["required"]) for field in fields]
+    return {"format": "protobuf", "fields": fields, **message_plan(message, wanted, message.full_name)}
+
+
+def fields_of(message: Descriptor) -> list[FieldSpec]:
+    """Return the columns that show every field of a message."""
+    return [FieldSpec.model_validate(field) for field in _fields(message, ())]
+
+
+def _fields(message: Descriptor, inside: tuple[str, ...]) -> list[Plan]:
+    if message.full_name in inside:
+        raise Recursive(message.full_name)
+    inner = (*inside, message.full_name)
+    return [
+        {"name": field.name, "type": _type(field, inner), "required": not field.has_presence}
+        for field in message.fields
+    ]
+
+
+def _type(field: FieldDescriptor, inside: tuple[str, ...]) -> Any:
+    message = field.message_type
+    if message is None:
+        tree: Any = TYPES.get(field.type, DECIMAL)
+    elif message.GetOptions().map_entry:
+        pair = message.fields_by_name
+        return {"type": "map", "keys": _type(pair["key"], inside), "values": _type(pair["value"], inside)}
+    else:
+        tree = {"type": "struct", "fields": _fields(message, inside)}
+    return {"type": "array", "items": tree, "nullable": False} if field.is_repeated else tree
+
+
+def enum_names(message: Descriptor, value: dict[str, Any]) -> dict[str, Any]:
+    """Return an expected value with the numbers of open enums as text, which is what a string column holds."""
+    return dict(_named(message, value))
+
+
+def _named(message: Descriptor, value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, member in value.items():
+        field = message.fields_by_name[name]
+        if field.enum_type is not None and member is not None:
+            yield name, [str(item) for item in member] if field.is_repeated else str(member)
+        else:
+            yield name, member
