@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from hashlib import sha256
+from typing import Any
 
 from py4j.java_gateway import JavaObject
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
+from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -62,19 +63,23 @@ def _spark_type(name: str) -> DataType:
     return _SCALARS[name]
 
 
-def decode_function(spark: SparkSession, plan: Plan, fields: Sequence[FieldSpec], unresolved: JavaObject) -> str:
-    """Make the plan a function of the session, ``binary -> struct<value, error>``, and return its name.
+class DecodeFunction:
+    """A plan as a function of columns, ``binary -> struct<value, error>``.
 
-    `unresolved` is the accumulator of schema ids that the function fills; a plan has one function for each.
+    It has no name: a streaming query's session is a copy, made at the start, and would not know functions of later.
     """
-    text = json.dumps(plan, sort_keys=True)
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    name = f"kbit_decode_{sha256(text.encode()).hexdigest()[:16]}_{unresolved.id()}"
-    result = StructType([StructField("value", value_type(fields)), StructField("error", ERROR)])
-    java_type = jvm.org.apache.spark.sql.types.DataType.fromJson(result.json())
-    spark._jsparkSession.udf().register(name, jvm.kbit.decode.DecodeUdf(text, unresolved), java_type)
-    return name
+
+    def __init__(self, spark: SparkSession, plan: Plan, fields: Sequence[FieldSpec], unresolved: JavaObject) -> None:
+        """Make the function; `unresolved` is the accumulator that it fills with the schema ids that the plan lacks."""
+        jvm: Any = spark.sparkContext._jvm
+        result = StructType([StructField("value", value_type(fields)), StructField("error", ERROR)])
+        java_type = jvm.org.apache.spark.sql.types.DataType.fromJson(result.json())
+        self._function = jvm.kbit.decode.DecodeUdf.of(json.dumps(plan), unresolved, java_type)
+        self._to_seq = jvm.PythonUtils.toSeq
+
+    def __call__(self, value: Column) -> Column:
+        """Return the decoded payload of `value`."""
+        return ClassicColumn(self._function.apply(self._to_seq([value._jc])))
 
 
 def unresolved_ids(spark: SparkSession) -> JavaObject:

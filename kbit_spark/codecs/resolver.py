@@ -50,7 +50,7 @@ class PayloadDecoder:
         Returns:
             A struct of `value` and `error`, of which exactly one is null; null itself for a tombstone.
         """
-        return self._for_each_topic(topic, lambda known: sf.call_function(known.function(), value))
+        return self._for_each_topic(topic, lambda known: known.column(value))
 
     def schema_id(self, topic: Column, value: Column) -> Column:
         """Return the registry's id in the record's header as an int; null where the topic's header has none."""

@@ -6,9 +6,9 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 
-from kbit_spark.codecs.decoder import decode_function, unresolved_ids
+from kbit_spark.codecs.decoder import DecodeFunction, unresolved_ids
 from kbit_spark.codecs.framing import UNRESOLVED, ConfluentSchemas, raw_plan, read_schemas, soe_plan
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.registry import SchemaRegistry
@@ -45,13 +45,13 @@ class TopicDecoder:
             self._fixed["soe"] = soe_plan(read_schemas(config), fields)
         self._framings = tuple(framings)
         self._unresolved = unresolved_ids(spark)
-        self._function: str | None = None
+        self._function: DecodeFunction | None = None
 
-    def function(self) -> str:
-        """Return the name of the function that decodes the topic's payloads."""
+    def column(self, value: Column) -> Column:
+        """Return the decoded payload of the topic's records, as far as their schemas are known now."""
         if self._function is None:
-            self._function = decode_function(self._spark, self._plan(self.framing), self._fields, self._unresolved)
-        return self._function
+            self._function = DecodeFunction(self._spark, self._plan(self.framing), self._fields, self._unresolved)
+        return self._function(value)
 
     def resolve_new(self) -> bool:
         """Ask the registry for the ids that records named since the last call; False where there were none."""

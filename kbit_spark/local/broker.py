@@ -159,7 +159,15 @@ def _launch(java: str, folder: Path, port: int) -> Broker:
 
 def _format(command: list[str], properties: Path) -> None:
     cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    tool = [*command, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties), "--ignore-formatted"]
+    tool = [
+        *command,
+        "kafka.tools.StorageTool",
+        "format",
+        f"--cluster-id={cluster}",
+        "-c",
+        str(properties),
+        "--ignore-formatted",
+    ]
     done = subprocess.run(tool, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         msg = f"cannot format the broker's folder: {(done.stderr or done.stdout).strip()[-300:]}"
