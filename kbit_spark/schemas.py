@@ -162,6 +162,11 @@ class Snapshot(Frozen):
     version: int
     files: tuple[DataFile, ...]
     tensors: dict[str, Tensor]
+    kafka: tuple[OffsetRange, ...] = ()
+    """Offsets that were read into the table up to this version, merged for each topic partition."""
+
+    kafka_complete: bool = True
+    """Whether every commit up to this version could still be asked for its offsets."""
 
     def of_split(self, split: Split) -> tuple[DataFile, ...]:
         """Return the files of one split, in a stable order."""

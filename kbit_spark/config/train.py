@@ -72,6 +72,8 @@ class CheckpointConfig(Frozen):
     """Besides the end of each epoch, also every so many steps."""
 
     keep_last: int = Field(default=2, ge=1)
+    keep_best: int = Field(default=1, ge=1)
+    """Besides the last ones, those with the lowest validation loss."""
 
 
 class TrainConfig(Frozen):
@@ -89,7 +91,7 @@ class TrainConfig(Frozen):
     global_batch_size: int = Field(default=128, ge=1)
     """Rows in a batch over all ranks; the sequence of global batches does not depend on the world size."""
 
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     optimizer: OptimizerConfig = OptimizerConfig()

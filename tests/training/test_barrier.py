@@ -55,7 +55,7 @@ def test_two_ranks_learn_and_report(driver: Driver, table: str, tmp_path: Path) 
     outcome = answer["outcome"]
     assert outcome["test_accuracy"] > 0.95
     assert outcome["test_rows"] == 200
-    assert outcome["total_steps"] == 4 * (1_300 // 32)
+    assert outcome["total_steps"] == 4 * 1_300 // 32
     epochs = events(answer, "train_epoch")
     assert [event["numbers"]["epoch"] for event in epochs] == [0, 1, 2, 3]
     assert epochs[-1]["numbers"]["validation_accuracy"] > 0.95
@@ -90,7 +90,7 @@ def test_a_killed_rank_is_named_and_the_run_goes_on_from_the_checkpoint(
     assert "rank 1 died at step" in restart["labels"]["reason"]
     assert 15 <= restart["numbers"]["step"] <= 24
     assert "rank 1 of 2" in restart["labels"]["tail"]
-    assert answer["outcome"]["total_steps"] == 2 * (1_300 // 32)
+    assert answer["outcome"]["total_steps"] == 2 * 1_300 // 32
     first_window = min(e["numbers"]["step"] for e in events(answer, "train_window") if e["time"] > restart["time"])
     assert first_window > 20  # it went on from step 20, not from 0
     assert trainers() == []
