@@ -65,11 +65,12 @@ def plan(config: TrainConfig) -> tuple[Snapshot, Checkpoint | None]:
         raise UsageError(msg, "use precision=bf16 or fp32 on the CPU")
     found = checkpoint.newest(checkpoint_dir(config))
     version = config.data.version
-    snapshot = resolve(config.data.table, version)
+    longest = config.data.longest_run_s
+    snapshot = resolve(config.data.table, version, longest)
     if found is not None and version is None and not found.manifest.position.finished:
         began = found.manifest.identity
         if began.table_id == snapshot.table_id and began.version != snapshot.version:
-            snapshot = resolve(config.data.table, began.version)
+            snapshot = resolve(config.data.table, began.version, longest)
     tensor = require_columns(snapshot, config.data.input)
     registry.build(config.model, tensor.shape, config.data.classes, config.model_options)
     if found is not None:

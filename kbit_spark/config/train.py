@@ -35,6 +35,8 @@ class DataConfig(Frozen):
     """Rows that are shuffled together in memory; bounds a rank's memory."""
 
     prefetch_batches: int = Field(default=4, ge=1)
+    longest_run_s: float = Field(default=86_400.0, gt=0)
+    """Files must be safe from VACUUM for this long; a table version whose files may go earlier is refused."""
 
 
 class OptimizerConfig(Frozen):

@@ -25,7 +25,9 @@ class RunData:
     def __init__(self, job: TrainJob, world: World) -> None:
         self._config, self._world = job.config, world
         data = job.config.data
-        self._columns = Columns(data.input, data.target, job.snapshot.tensors[data.input], data.classes)
+        self._columns = Columns(
+            data.input, data.target, job.snapshot.tensors[data.input], data.classes, job.snapshot.stored
+        )
         self._groups = {split: list_row_groups(job.snapshot.of_split(split)) for split in SPLITS}
 
     def plan(self, epoch: int) -> EpochPlan:

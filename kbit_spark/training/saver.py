@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 def host_copy(state: Any) -> Any:
     """Return a copy of nested dicts, lists and tuples whose tensors live in memory of their own on the CPU."""
     copied = _copy(state)
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_available():
         torch.cuda.current_stream().synchronize()  # copies into page-locked memory are asynchronous
     return copied
 
