@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
+from kbit_spark.training import checkpoint
 from tests.fixtures.samples import write_samples
 from tests.training.conftest import Driver
 
@@ -61,7 +63,10 @@ def test_two_ranks_learn_and_report(driver: Driver, table: str, tmp_path: Path) 
     assert epochs[-1]["numbers"]["validation_accuracy"] > 0.95
     assert {event["rank"] for event in events(answer, "train_window")} == {0, 1}
     assert len(events(answer, "train_test")) == 1
-    assert Path(outcome["checkpoint"]).exists()
+    lineage = checkpoint.read(Path(outcome["checkpoint"])).manifest.lineage
+    assert (lineage.table, lineage.versions) == (table, (0,))
+    assert lineage.config["optimizer"]["warmup_steps"] == 5
+    assert re.fullmatch(r"\S+ (commit [0-9a-f]{12} )?sources [0-9a-f]{12}", lineage.code)
     assert trainers() == []
 
 
