@@ -19,6 +19,7 @@ Kind = Literal[
     "train_window",  # one per rank and window of steps
     "train_epoch",  # one per epoch, reduced over ranks
     "train_test",  # the final test
+    "train_resume",  # one per attempt that goes on from a checkpoint
     "train_restart",  # a lost attempt: which rank, at which step, why
 ]
 

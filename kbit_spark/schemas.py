@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 DType = Literal["uint8", "int8", "int16", "int32", "int64", "float32", "float64"]
@@ -128,6 +131,18 @@ class Rejection(Frozen):
     count: int = 1
 
 
+def merge_ranges(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Return the same offsets as the fewest ranges, ordered by topic, partition and offset."""
+    merged: list[OffsetRange] = []
+    for found in sorted(ranges, key=lambda r: (r.topic, r.partition, r.start)):
+        last = merged[-1] if merged else None
+        if last is None or (last.topic, last.partition) != (found.topic, found.partition) or last.end < found.start:
+            merged.append(found)
+        elif found.end > last.end:
+            merged[-1] = last.model_copy(update={"end": found.end})
+    return tuple(r for r in merged if r.span)
+
+
 class LedgerEntry(Frozen):
     """What one batch read and where each of its records went; stored in the commit's userMetadata.
 
@@ -176,7 +191,37 @@ class DataFile(Frozen):
 
     path: str
     rows: int
+    """Rows that are part of the table."""
+
     split: Split
+    deleted: bytes = b""
+    """Which of the file's rows are deleted, as `pack_rows` makes it; empty where none is."""
+
+    constants: dict[str, int] = Field(default_factory=dict)
+    """Values of integer partition columns, which the file itself does not hold."""
+
+    def deleted_rows(self) -> NDArray[np.bool_] | None:
+        """Return a mask over the file's rows, true where the row is deleted; None where none is."""
+        return unpack_rows(self.deleted) if self.deleted else None
+
+
+def pack_rows(mask: NDArray[np.bool_]) -> bytes:
+    """Return a mask of rows as a compressed bit field behind the number of rows (8 bytes, little-endian)."""
+    return len(mask).to_bytes(8, "little") + zlib.compress(np.packbits(mask).tobytes())
+
+
+def unpack_rows(packed: bytes) -> NDArray[np.bool_]:
+    """Read `pack_rows` back."""
+    bits = np.frombuffer(zlib.decompress(packed[8:]), dtype=np.uint8)
+    return np.unpackbits(bits, count=int.from_bytes(packed[:8], "little")).astype(np.bool_)
+
+
+class StoredColumn(Frozen):
+    """How a table with column mapping names a column inside its files."""
+
+    name: str
+    field_id: int | None = None
+    """Decides instead of the name where the table maps by id."""
 
 
 class Snapshot(Frozen):
@@ -187,6 +232,14 @@ class Snapshot(Frozen):
     version: int
     files: tuple[DataFile, ...]
     tensors: dict[str, Tensor]
+    stored: dict[str, StoredColumn] = Field(default_factory=dict)
+    """Names inside the files, for tables with column mapping."""
+
+    kafka: tuple[OffsetRange, ...] = ()
+    """Offsets that were read into the table up to this version, merged for each topic partition."""
+
+    kafka_complete: bool = True
+    """Whether every commit up to this version could still be asked for its offsets."""
 
     def of_split(self, split: Split) -> tuple[DataFile, ...]:
         """Return the files of one split, in a stable order."""

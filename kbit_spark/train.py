@@ -19,10 +19,12 @@ from kbit_spark.tables.snapshot import require_columns, resolve
 from kbit_spark.telemetry.hub import Telemetry
 from kbit_spark.training import checkpoint
 from kbit_spark.training.barrier import launch
-from kbit_spark.training.checkpoint import Checkpoint, Identity
+from kbit_spark.training.checkpoint import Checkpoint
 from kbit_spark.training.control import Control
 from kbit_spark.training.job import Outcome, TrainJob
+from kbit_spark.training.manifest import Identity
 from kbit_spark.training.restarts import with_restarts
+from kbit_spark.version import code_version
 
 SETTINGS = {
     "spark.python.worker.reuse": "false",  # an idle trainer would keep its memory and its CUDA context
@@ -63,11 +65,12 @@ def plan(config: TrainConfig) -> tuple[Snapshot, Checkpoint | None]:
         raise UsageError(msg, "use precision=bf16 or fp32 on the CPU")
     found = checkpoint.newest(checkpoint_dir(config))
     version = config.data.version
-    snapshot = resolve(config.data.table, version)
+    longest = config.data.longest_run_s
+    snapshot = resolve(config.data.table, version, longest)
     if found is not None and version is None and not found.manifest.position.finished:
         began = found.manifest.identity
         if began.table_id == snapshot.table_id and began.version != snapshot.version:
-            snapshot = resolve(config.data.table, began.version)
+            snapshot = resolve(config.data.table, began.version, longest)
     tensor = require_columns(snapshot, config.data.input)
     registry.build(config.model, tensor.shape, config.data.classes, config.model_options)
     if found is not None:
@@ -87,16 +90,28 @@ def fit(
     """
     sc, root = spark.sparkContext, checkpoint_dir(config)
     local = re.match(r"local(\[|$)", sc.master or "") is not None
+    code = code_version()
     host = "127.0.0.1" if local else str(sc.getConf().get("spark.driver.host", "127.0.0.1"))
     with Control("127.0.0.1" if local else "", telemetry.emit) as control:
 
         def attempt(number: int) -> Outcome | None:
             start = resume if number == 0 else checkpoint.newest(root)
-            address = (host, control.port)
+            if start is not None:
+                telemetry.emit(resume_event(start))
             path = None if start is None else start.path
-            return launch(sc, TrainJob(config, snapshot, root, path, number, address, control.token, local), control)
+            job = TrainJob(
+                config, snapshot, root, path, number, (host, control.port), control.token, code=code, one_host=local
+            )
+            return launch(sc, job, control)
 
         return with_restarts(attempt, control, config.max_restarts, telemetry.emit)
+
+
+def resume_event(start: Checkpoint) -> Event:
+    """Return the event that tells where a run goes on, and which newer checkpoints it passed over."""
+    position = start.manifest.position
+    labels = {"checkpoint": str(start.path), "damaged": "; ".join(start.damaged)}
+    return Event("train_resume", numbers={"epoch": position.epoch, "step": position.total_steps}, labels=labels)
 
 
 def checkpoint_dir(config: TrainConfig) -> Path:

@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kbit_spark.schemas import MAX_TENSOR_BYTES, DataFile, FieldSpec, LedgerEntry, OffsetRange, Snapshot, Tensor
+from kbit_spark.schemas import (
+    MAX_TENSOR_BYTES,
+    DataFile,
+    FieldSpec,
+    LedgerEntry,
+    OffsetRange,
+    Snapshot,
+    Tensor,
+    merge_ranges,
+    pack_rows,
+    unpack_rows,
+)
 
 DTYPES = st.sampled_from(["uint8", "int8", "int16", "int32", "int64", "float32", "float64"])
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
@@ -130,3 +141,25 @@ def test_a_snapshot_counts_each_file_once_and_in_a_stable_order(rows: list[tuple
         assert sum(f.rows for f in there.of_split(split)) == there.rows(split)
         assert [f.path for f in there.of_split(split)] == [f.path for f in back.of_split(split)]
     assert sum(there.rows(split) for split in ("train", "validation", "test")) == sum(f.rows for f in files)
+
+
+RANGES = st.builds(
+    lambda topic, partition, start, span: OffsetRange(topic=topic, partition=partition, start=start, end=start + span),
+    st.sampled_from("ab"), st.integers(0, 1), st.integers(0, 30), st.integers(0, 9),
+)  # fmt: skip
+
+
+@given(st.lists(RANGES, max_size=12))
+def test_merged_ranges_hold_the_same_offsets_in_the_fewest_pieces(ranges: list[OffsetRange]) -> None:
+    def offsets(of: tuple[OffsetRange, ...] | list[OffsetRange]) -> set[tuple[str, int, int]]:
+        return {(r.topic, r.partition, offset) for r in of for offset in range(r.start, r.end)}
+
+    merged = merge_ranges(ranges)
+    assert offsets(merged) == offsets(ranges)
+    for left, right in pairwise(merged):
+        assert (left.topic, left.partition, left.end) < (right.topic, right.partition, right.start)
+
+
+@given(st.lists(st.booleans(), max_size=70))
+def test_packed_rows_come_back(mask: list[bool]) -> None:
+    assert unpack_rows(pack_rows(np.array(mask, dtype=np.bool_))).tolist() == mask

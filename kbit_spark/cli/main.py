@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
+from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -135,6 +137,32 @@ def report(
     for reason in made.unread:
         typer.echo(f"without some bad records: {reason}", err=True)
     typer.echo(f"wrote {made.path}")
+
+
+@app.command()
+def lineage(
+    path: Annotated[Path, typer.Argument(help="A checkpoint, or a folder of checkpoints.")],
+    offset: Annotated[str | None, typer.Option(help="Find who has seen the record topic:partition:offset.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Print where weights come from; with --offset, name every checkpoint under PATH that has seen a record.
+
+    With --offset the exit code is 0 if some checkpoint has seen the record or may have, 1 if none has.
+    """
+    from kbit_spark.cli import lineage as found
+
+    if offset is None:
+        folder, manifest = found.find(path)
+        typer.echo(json.dumps(found.document(folder, manifest)) if as_json else found.describe(folder, manifest))
+        return
+    findings = found.seen_by(found.Coordinates.parse(offset), path)
+    if as_json:
+        typer.echo(json.dumps([asdict(finding) for finding in findings]))
+    else:
+        lines = [f"{f.checkpoint}  {'' if f.seen == 'yes' else 'unknown: '}{f.reason}" for f in findings]
+        typer.echo("\n".join(lines) or f"no checkpoint under {path} has seen {offset}")
+    if not findings:
+        raise typer.Exit(1)
 
 
 @app.command()

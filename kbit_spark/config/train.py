@@ -35,6 +35,8 @@ class DataConfig(Frozen):
     """Rows that are shuffled together in memory; bounds a rank's memory."""
 
     prefetch_batches: int = Field(default=4, ge=1)
+    longest_run_s: float = Field(default=86_400.0, gt=0)
+    """Files must be safe from VACUUM for this long; a table version whose files may go earlier is refused."""
 
 
 class OptimizerConfig(Frozen):
@@ -72,6 +74,8 @@ class CheckpointConfig(Frozen):
     """Besides the end of each epoch, also every so many steps."""
 
     keep_last: int = Field(default=2, ge=1)
+    keep_best: int = Field(default=1, ge=1)
+    """Besides the last ones, those with the lowest validation loss."""
 
 
 class TrainConfig(Frozen):
@@ -89,7 +93,7 @@ class TrainConfig(Frozen):
     global_batch_size: int = Field(default=128, ge=1)
     """Rows in a batch over all ranks; the sequence of global batches does not depend on the world size."""
 
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     optimizer: OptimizerConfig = OptimizerConfig()

@@ -1,22 +1,25 @@
-"""Reads rows of Parquet row groups in the order of a plan; memory holds a slice of one row group per reader."""
+"""Reads rows of Parquet row groups in the order of a plan; memory holds a slice of one row group per reader.
+
+Deleted rows are no rows here: they are counted nowhere, and skipped while reading.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kbit_spark.datasets.columns import binary_rows, class_labels
+from kbit_spark.datasets.columns import RowNumbers, binary_rows, class_labels
 from kbit_spark.datasets.sharding import Segment
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import DataFile, Tensor
+from kbit_spark.schemas import DataFile, StoredColumn, Tensor
+from kbit_spark.storage import filesystem
 
 SLICE_ROWS = 1_024
 """Rows decoded at once."""
@@ -24,22 +27,34 @@ SLICE_ROWS = 1_024
 
 @dataclass(frozen=True)
 class Columns:
-    """The two columns of an example."""
+    """The two columns of an example, and how the files name them where they do it otherwise."""
 
     input: str
     target: str
     tensor: Tensor
     classes: int
+    stored: Mapping[str, StoredColumn] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """One row group: its file, its index there, its rows, and the number of its first row in the file."""
+    """One row group: its file, its index there, its rows, and the number of its first row in the file.
+
+    Args:
+        path: path or URI of the file.
+        index: number of the row group in the file.
+        rows: rows that are not deleted.
+        first_row: number of its first row, deleted or not, in the file.
+        kept: which of all its rows are not deleted, None for all.
+        constants: values of integer partition columns.
+    """
 
     path: str
     index: int
     rows: int
     first_row: int
+    kept: NDArray[np.bool_] | None = None
+    constants: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,8 +84,8 @@ class RowGroupReader:
         self._columns = columns
         self._group: int | None = None
         self._position = 0
-        self._slices: Iterator[pa.RecordBatch] = iter(())
-        self._rest: pa.RecordBatch | None = None
+        self._slices: Iterator[_Slice] = iter(())
+        self._rest: _Slice | None = None
 
     def read(self, segments: Sequence[Segment]) -> Rows:
         """Return the rows of all segments, in order.
@@ -86,71 +101,117 @@ class RowGroupReader:
     def _read(self, segment: Segment) -> Iterator[Rows]:
         group = self._groups[segment.group]
         if self._group != segment.group or self._position > segment.first:
-            self._slices = _slices(group, (self._columns.input, self._columns.target))
+            self._slices = _slices(group, self._columns)
             self._group, self._position, self._rest = segment.group, 0, None
         stop = segment.first + segment.rows
         while self._position < stop:
-            batch = self._rest if self._rest is not None else self._next(group)
-            skip = min(max(segment.first - self._position, 0), batch.num_rows)
-            take = min(stop - self._position - skip, batch.num_rows - skip)
+            rows = self._rest if self._rest is not None else self._next(group)
+            skip = min(max(segment.first - self._position, 0), len(rows))
+            take = min(stop - self._position - skip, len(rows) - skip)
             if take > 0:
-                yield self._decode(batch.slice(skip, take), group, self._position + skip)
+                yield self._decode(rows.part(skip, skip + take), group)
             self._position += skip + take
-            self._rest = batch.slice(skip + take) if skip + take < batch.num_rows else None
+            self._rest = rows.part(skip + take, len(rows)) if skip + take < len(rows) else None
 
-    def _next(self, group: RowGroup) -> pa.RecordBatch:
-        batch = next(self._slices, None)
-        if batch is None:
+    def _next(self, group: RowGroup) -> _Slice:
+        rows = next(self._slices, None)
+        if rows is None:
             msg = f"{group.path}: row group {group.index} ended before its {group.rows} rows"
             raise RunError(msg, "the file is damaged")
-        return batch
+        return rows
 
-    def _decode(self, batch: pa.RecordBatch, group: RowGroup, row: int) -> Rows:
-        columns, first_row = self._columns, group.first_row + row
-        inputs, targets = (batch.column(batch.schema.get_field_index(c)) for c in (columns.input, columns.target))
+    def _decode(self, rows: _Slice, group: RowGroup) -> Rows:
+        columns = self._columns
         return Rows(
-            binary_rows(inputs, columns.tensor.nbytes, f"{group.path}: {columns.input}", first_row),
-            class_labels(targets, columns.classes, f"{group.path}: {columns.target}", first_row),
+            binary_rows(rows.inputs, columns.tensor.nbytes, f"{group.path}: {columns.input}", rows.numbers),
+            class_labels(rows.targets, columns.classes, f"{group.path}: {columns.target}", rows.numbers),
         )
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """Neighbouring rows that are not deleted: two Arrow arrays, and the rows' numbers in the file."""
+
+    inputs: Any
+    targets: Any
+    numbers: RowNumbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def part(self, start: int, stop: int) -> _Slice:
+        count = stop - start
+        return _Slice(self.inputs.slice(start, count), self.targets.slice(start, count), self.numbers[start:stop])
 
 
 def _row_groups_of(file: DataFile) -> list[RowGroup]:
     groups: list[RowGroup] = []
+    deleted = file.deleted_rows()
     with _open(file.path) as parquet:
         total = parquet.metadata.num_rows
+        if total != (file.rows if deleted is None else len(deleted)):
+            msg = f"{file.path} holds {total} rows, but the table's log says {file.rows}"
+            raise RunError(msg, "the file was changed behind the table's back; restore it or write the table anew")
         first_row = 0
         for index in range(parquet.metadata.num_row_groups):
-            rows = parquet.metadata.row_group(index).num_rows
-            if rows:
-                groups.append(RowGroup(file.path, index, rows, first_row))
-            first_row += rows
-    if total != file.rows:
-        msg = f"{file.path} holds {total} rows, but the table's log says {file.rows}"
-        raise RunError(msg, "the file was changed behind the table's back; restore it or write the table anew")
+            stored = parquet.metadata.row_group(index).num_rows
+            kept = None if deleted is None else ~deleted[first_row : first_row + stored]
+            if rows := stored if kept is None else int(kept.sum()):
+                groups.append(RowGroup(file.path, index, rows, first_row, kept, file.constants))
+            first_row += stored
     return groups
 
 
-def _slices(group: RowGroup, columns: tuple[str, str]) -> Iterator[pa.RecordBatch]:
+def _slices(group: RowGroup, columns: Columns) -> Iterator[_Slice]:
     with _open(group.path) as parquet:
-        if missing := [name for name in columns if name not in parquet.schema_arrow.names]:
+        found = {name: _name_in(parquet.schema_arrow, name, columns) for name in (columns.input, columns.target)}
+        if missing := [name for name, stored in found.items() if stored is None and name not in group.constants]:
             msg = f"{group.path} has no column {', '.join(missing)}"
             raise RunError(msg, "check data.input and data.target")
+        names, position = [name for name in found.values() if name is not None], 0
         try:
             # One thread: ranks share a machine, and decoding is far from being the bottleneck.
-            yield from parquet.iter_batches(
-                SLICE_ROWS, row_groups=[group.index], columns=list(columns), use_threads=False
-            )
+            for batch in parquet.iter_batches(SLICE_ROWS, row_groups=[group.index], columns=names, use_threads=False):
+                yield _slice(batch, position, group, columns, found)
+                position += batch.num_rows
         except (OSError, pa.ArrowException) as error:
             msg = f"cannot read {group.path}: {' '.join(str(error).split())}"
             raise RunError(msg, "the file is damaged or gone; VACUUM may have taken it") from error
 
 
+def _slice(
+    batch: pa.RecordBatch, position: int, group: RowGroup, columns: Columns, names: Mapping[str, str | None]
+) -> _Slice:
+    """Return the rows of a batch that begins `position` rows into the row group, without the deleted ones."""
+    first = group.first_row + position
+    numbers: RowNumbers = range(first, first + batch.num_rows)
+    if group.kept is not None:
+        kept = group.kept[position : position + batch.num_rows]
+        if not kept.all():
+            batch, numbers = batch.filter(pa.array(kept)), first + np.flatnonzero(kept)
+
+    def values(column: str) -> Any:
+        name = names[column]
+        if name is None:
+            return pa.repeat(pa.scalar(group.constants[column], pa.int64()), batch.num_rows)
+        return batch.column(batch.schema.get_field_index(name))
+
+    return _Slice(values(columns.input), values(columns.target), numbers)
+
+
+def _name_in(schema: pa.Schema, column: str, columns: Columns) -> str | None:
+    """Return the name of a column in a file, None where the file does not have it."""
+    stored = columns.stored.get(column, StoredColumn(name=column))
+    if stored.field_id is None:
+        return stored.name if stored.name in schema.names else None
+    wanted = str(stored.field_id).encode()
+    return next((f.name for f in schema if (f.metadata or {}).get(b"PARQUET:field_id") == wanted), None)
+
+
 def _open(path: str) -> Any:
+    store, inner = filesystem(path)
     try:
-        if "://" not in path:
-            return pq.ParquetFile(path)
-        filesystem, inner = pafs.FileSystem.from_uri(path)
-        return pq.ParquetFile(inner, filesystem=filesystem)
+        return pq.ParquetFile(inner, filesystem=store)
     except (OSError, pa.ArrowException) as error:
         msg = f"cannot read {path}: {' '.join(str(error).split())}"
         raise RunError(msg, "the file is damaged or gone; VACUUM may have taken it") from error

@@ -1,11 +1,13 @@
 """Which rows stand in which global batch: pure functions over row counts.
 
-The row groups of a split, permuted by (seed, epoch), form one stream of N rows that begins at a random row. Its first
+The row groups of a split, permuted by (seed, epoch), form one ring of N rows that begins at a random row. An epoch's
+stream is what the epoch before could not fill a batch with, then the epoch's own ring. Its first
 ``steps * global_batch`` rows are cut into a few contiguous runs, the lanes; each lane supplies a fixed share of every
 global batch, shuffled inside windows of `window_steps` batches. Lanes and windows do not depend on the world size, so
 neither does the sequence of global batches: a rank merely takes its slice of the positions in each batch, and reads
-only the lanes that overlap the slice. The N mod global_batch rows at the end are left out; because of the permutation
-and the random start they are others in the next epoch.
+only the lanes that overlap the slice. The fewer than `global_batch` rows at the end are carried over, so E epochs train
+on every row E times, but for the carry of the last one. All of it follows from the numbers alone: any epoch can be
+planned without the ones before.
 """
 
 from __future__ import annotations
@@ -83,10 +85,31 @@ class RowStream:
 
 
 @dataclass(frozen=True)
+class CarriedStream:
+    """The last `carry` rows of one stream, then all rows of another."""
+
+    before: RowStream
+    carry: int
+    own: RowStream
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.carry + self.own.rows
+
+    def segments(self, start: int, stop: int) -> list[Segment]:
+        """Return the rows `[start, stop)`, in order, as pieces of row groups."""
+        split, first = min(max(start, self.carry), stop), self.before.rows - self.carry
+        return self.before.segments(first + start, first + split) + self.own.segments(
+            split - self.carry, stop - self.carry
+        )
+
+
+@dataclass(frozen=True)
 class EpochPlan:
     """The global batches of one epoch."""
 
-    stream: RowStream
+    stream: CarriedStream
     seed: int
     epoch: int
     global_batch: int
@@ -139,15 +162,25 @@ def plan_epoch(
     if rows < global_batch:
         msg = f"{rows} training rows are fewer than one global batch of {global_batch}"
         raise RunError(msg, "set global_batch_size to at most the number of rows, or ingest more")
-    random = np.random.default_rng((seed, epoch, 0))
-    order = random.permutation(len(rows_per_group)).astype(np.int64)
+    before, own = (_ring(rows_per_group, seed, number) for number in (max(0, epoch - 1), epoch))
     lanes = min(MAX_LANES, global_batch)
     return EpochPlan(
-        stream=RowStream.of(rows_per_group, order, int(random.integers(rows))),
+        stream=CarriedStream(before, epoch * rows % global_batch, own),
         seed=seed,
         epoch=epoch,
         global_batch=global_batch,
-        steps=rows // global_batch,
+        steps=steps_of_epoch(rows, global_batch, epoch),
         window_steps=max(1, window_rows // global_batch),
         shares=tuple(global_batch // lanes + (lane < global_batch % lanes) for lane in range(lanes)),
     )
+
+
+def steps_of_epoch(rows: int, global_batch: int, epoch: int) -> int:
+    """Return the number of global batches in an epoch over `rows` rows and what the epochs before left."""
+    return (epoch + 1) * rows // global_batch - epoch * rows // global_batch
+
+
+def _ring(rows_per_group: Sequence[int], seed: int, epoch: int) -> RowStream:
+    random = np.random.default_rng((seed, epoch, 0))
+    order = random.permutation(len(rows_per_group)).astype(np.int64)
+    return RowStream.of(rows_per_group, order, int(random.integers(sum(rows_per_group))))

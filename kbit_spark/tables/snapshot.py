@@ -1,4 +1,4 @@
-"""Resolve a table into a `Snapshot`: one version, its data files with their rows and splits, its tensor columns.
+"""Resolve a table into a `Snapshot`: one version, its data files with rows, deleted rows and splits, its columns.
 
 The Delta log is read with delta-rs, so neither Spark nor the data itself is touched.
 """
@@ -7,31 +7,51 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from numpy.typing import NDArray
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import SPLIT_COLUMN, SPLITS, DataFile, Snapshot, Tensor
+from kbit_spark.schemas import SPLIT_COLUMN, SPLITS, DataFile, Snapshot, StoredColumn, Tensor, pack_rows
+from kbit_spark.storage import is_uri
+from kbit_spark.tables.log import kafka_ranges, removals
+from kbit_spark.tables.retention import refuse_short_lived, retention_s
 
 
-def resolve(table: str, version: int | None = None) -> Snapshot:
+def resolve(table: str, version: int | None = None, longest_run_s: float = 0.0) -> Snapshot:
     """Return the snapshot of `table` (a path or URI) at `version` (None: the newest).
+
+    Args:
+        table: path or URI.
+        version: the version, None for the newest.
+        longest_run_s: how long the files must be safe from VACUUM.
 
     Raises:
         RunError: no Delta table, no such version, not partitioned by `_split`, no row counts in the file statistics,
-            deletion vectors or column mapping in use, or no rows at all.
+            no rows at all, or files that VACUUM could delete too early.
     """
-    root = table if "://" in table else str(Path(table).absolute())
+    root = table if is_uri(table) else str(Path(table).absolute())
     delta = _open(root, version)
-    _check_features(delta, root)
-    files = tuple(_data_file(root, action) for action in _actions(delta))
-    if not any(file.rows for file in files):
-        msg = f"{root} holds no rows at version {delta.version()}"
-        raise RunError(msg, "run the ingest job first")
+    if SPLIT_COLUMN not in delta.metadata().partition_columns:
+        msg = f"{root} is not partitioned by {SPLIT_COLUMN}, so it is no samples table"
+        raise RunError(msg, "train on a table that the ingest job wrote")
+    actions = _actions(delta)
+    removed = {} if version is None else removals(root, delta.version(), [a["path"] for a in actions])
+    refuse_short_lived(root, delta.version(), retention_s(delta.metadata().configuration), removed, longest_run_s)
+    kafka, complete = kafka_ranges(root, delta.version())
     return Snapshot(
-        table=root, table_id=str(delta.metadata().id), version=delta.version(), files=files, tensors=_tensors(delta)
+        table=root,
+        table_id=str(delta.metadata().id),
+        version=delta.version(),
+        files=_data_files(delta, root, actions),
+        tensors=_tensors(delta),
+        stored=_stored(delta),
+        kafka=kafka,
+        kafka_complete=complete,
     )
 
 
@@ -63,36 +83,67 @@ def _open(root: str, version: int | None) -> DeltaTable:
         raise RunError(msg, "leave data.version out to take the newest") from error
 
 
-def _check_features(delta: DeltaTable, root: str) -> None:
-    metadata = delta.metadata()
-    if SPLIT_COLUMN not in metadata.partition_columns:
-        msg = f"{root} is not partitioned by {SPLIT_COLUMN}, so it is no samples table"
-        raise RunError(msg, "train on a table that the ingest job wrote")
-    if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
-        msg = f"{root} uses column mapping, which training cannot read yet"
-        raise RunError(msg, "rewrite the table without delta.columnMapping.mode")
-    if "deletionVectors" in (delta.protocol().reader_features or []):
-        msg = f"{root} allows deletion vectors, which training cannot read yet"
-        raise RunError(msg, "ALTER TABLE ... DROP FEATURE deletionVectors, then train again")
-
-
 def _actions(delta: DeltaTable) -> list[dict[str, Any]]:
+    """Return the files of the version; their paths are relative to the table, as they are on disk."""
     rows: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=False)).to_pylist()
-    return sorted(rows, key=lambda row: str(row["path"]))
+    return sorted(({**row, "path": unquote(row["path"])} for row in rows), key=lambda row: str(row["path"]))
 
 
-def _data_file(root: str, action: dict[str, Any]) -> DataFile:
-    path, rows, split = action["path"], action.get("num_records"), action["partition"].get(SPLIT_COLUMN)
+def _data_files(delta: DeltaTable, root: str, actions: list[dict[str, Any]]) -> tuple[DataFile, ...]:
+    deleted = _deleted_rows(delta)
+    files = tuple(_data_file(root, action, deleted.pop(action["path"], None)) for action in actions)
+    if deleted:
+        msg = f"{root} deletes rows of files that it does not name: {', '.join(sorted(deleted)[:3])}"
+        raise RunError(msg, "apply its deletion vectors first: REORG TABLE ... APPLY (PURGE)")
+    if not any(file.rows for file in files):
+        msg = f"{root} holds no rows at version {delta.version()}"
+        raise RunError(msg, "run the ingest job first")
+    return files
+
+
+def _data_file(root: str, action: dict[str, Any], deleted: NDArray[np.bool_] | None) -> DataFile:
+    path, rows, values = action["path"], action.get("num_records"), action["partition"]
     if rows is None:
         msg = f"{root}: no row count in the statistics of {path}"
         raise RunError(msg, "write the table with statistics (numRecords), or OPTIMIZE it")
-    if split not in SPLITS:
+    if (split := values.get(SPLIT_COLUMN)) not in SPLITS:
         msg = f"{root}: {path} is of the unknown split {split!r}; known: {', '.join(SPLITS)}"
         raise RunError(msg)
-    full = path if "://" in path or path.startswith("/") else f"{root.rstrip('/')}/{path}"
-    return DataFile(path=full, rows=rows, split=split)
+    return DataFile(
+        path=path if is_uri(path) or path.startswith("/") else f"{root.rstrip('/')}/{path}",
+        rows=rows if deleted is None else rows - int(deleted.sum()),
+        split=split,
+        deleted=b"" if deleted is None else pack_rows(deleted),
+        constants={name: value for name, value in values.items() if type(value) is int},
+    )
+
+
+def _deleted_rows(delta: DeltaTable) -> dict[str, NDArray[np.bool_]]:
+    """Return the masks of deleted rows by the path of their file, relative to the table."""
+    base = unquote(delta.table_uri).removeprefix("file://").rstrip("/") + "/"
+    found: dict[str, NDArray[np.bool_]] = {}
+    for batch in pa.RecordBatchReader.from_stream(delta.deletion_vectors()):
+        kept = batch.column("selection_vector")
+        for row, file in enumerate(batch.column("filepath").to_pylist()):
+            path = unquote(file).removeprefix("file://").removeprefix(base)
+            found[path] = ~kept[row].values.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return found
 
 
 def _tensors(delta: DeltaTable) -> dict[str, Tensor]:
     found = {field.name: Tensor.from_metadata(field.metadata) for field in delta.schema().fields}
     return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+
+def _stored(delta: DeltaTable) -> dict[str, StoredColumn]:
+    """Return the columns' names inside the files; nothing for a table that stores them under their own names."""
+    mode = delta.metadata().configuration.get("delta.columnMapping.mode", "none")
+    if mode == "none":
+        return {}
+    return {
+        field.name: StoredColumn(
+            name=field.metadata["delta.columnMapping.physicalName"],
+            field_id=int(field.metadata["delta.columnMapping.id"]) if mode == "id" else None,
+        )
+        for field in delta.schema().fields
+    }

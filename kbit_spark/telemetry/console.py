@@ -37,6 +37,9 @@ def describe(event: Event) -> str:
         return f"test  loss {n.get('loss', 0):.4f}  accuracy {n.get('accuracy', 0):.2%}  {n.get('rows', 0):,.0f} rows"
     if event.kind == "train_restart":
         return f"restart {n.get('attempt', 0):.0f} from step {n.get('step', 0):.0f}: {labels.get('reason', '')}"
+    if event.kind == "train_resume":
+        passed_over = f"; {labels['damaged']}" if labels.get("damaged") else ""
+        return f"goes on from step {n.get('step', 0):.0f} (epoch {n.get('epoch', 0):.0f})" + passed_over
     if event.kind == "spark_task_failure":
         return f"task failed in stage {n.get('stage_id', 0):.0f}: {labels.get('reason', '')}"
     if event.kind == "run":
@@ -94,6 +97,6 @@ def own_stdout() -> TextIO:
 
 
 def _style(event: Event) -> str:
-    if event.kind in ("train_restart", "spark_task_failure"):
+    if event.kind in ("train_restart", "spark_task_failure") or event.labels.get("damaged"):
         return "yellow"
     return "bold" if event.kind in ("train_epoch", "train_test", "run") else ""

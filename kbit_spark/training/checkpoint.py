@@ -1,13 +1,15 @@
 """Checkpoints: one folder per step that is there completely or not at all.
 
 A folder is written under a temporary name, synced, completed by `manifest.json` (sizes and digests of its files, what
-was trained on what, and how far) and renamed. The newest folder whose files match their digests wins.
+was trained on what, and how far) and renamed. The newest folder whose files match their digests wins. State is loaded
+as tensors and plain values only, so a checkpoint runs no code.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Mapping
@@ -18,76 +20,20 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import Frozen, Snapshot
+from kbit_spark.training.manifest import FORMAT, FileDigest, Identity, Manifest
 
 MANIFEST, STATE = "manifest.json", "state.pt"
-
-
-class Identity(Frozen):
-    """What must be equal for a run to go on from a checkpoint."""
-
-    model: str
-    model_options: dict[str, Any]
-    input: str
-    target: str
-    classes: int
-    table_id: str
-    version: int
-    seed: int
-    global_batch_size: int
-    shuffle_window_rows: int
-
-    @classmethod
-    def of(cls, config: TrainConfig, snapshot: Snapshot) -> Identity:
-        """Return the identity of a run."""
-        data = config.data
-        return cls(
-            model=config.model,
-            model_options=config.model_options,
-            input=data.input,
-            target=data.target,
-            classes=data.classes,
-            table_id=snapshot.table_id,
-            version=snapshot.version,
-            seed=config.seed,
-            global_batch_size=config.global_batch_size,
-            shuffle_window_rows=data.shuffle_window_rows,
-        )
-
-
-class Position(Frozen):
-    """How far a run is: `step` batches of `epoch` and `total_steps` batches in all are in the weights."""
-
-    epoch: int = 0
-    step: int = 0
-    total_steps: int = 0
-    best_loss: float | None = None
-    """Lowest validation loss so far, and the `total_steps` of its checkpoint."""
-    best_step: int | None = None
-    stale_epochs: int = 0
-    """Epochs since the validation loss last improved."""
-    finished: bool = False
-
-
-class Manifest(Frozen):
-    """What stands in a checkpoint folder."""
-
-    format: int = 1
-    identity: Identity
-    table: str
-    world_size: int
-    position: Position
-    files: dict[str, dict[str, str | int]]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """An intact checkpoint folder."""
+    """An intact checkpoint folder, and the `damaged` newer ones that were passed over for it, each with the reason."""
 
     path: Path
     manifest: Manifest
+    damaged: tuple[str, ...] = ()
 
     def load(self) -> dict[str, Any]:
         """Return its state on the CPU; only tensors and plain values are ever unpickled."""
@@ -95,36 +41,33 @@ class Checkpoint:
         return state
 
 
+@dataclass(frozen=True)
+class Keep:
+    """Which checkpoints stay: the `last` ones, and the `best` by validation loss."""
+
+    last: int
+    best: int
+
+
 def folder(root: Path, total_steps: int) -> Path:
     """Return the folder of the checkpoint after `total_steps` batches."""
     return root / f"step-{total_steps:09d}"
 
 
-def save(
-    root: Path,
-    state: Mapping[str, Any],
-    *,
-    identity: Identity,
-    table: str,
-    world_size: int,
-    position: Position,
-    keep_last: int,
-) -> Path:
-    """Write a checkpoint atomically, then remove old ones but the last `keep_last` and the best.
+def save(root: Path, state: Mapping[str, Any], manifest: Manifest, keep: Keep) -> Path:
+    """Write a checkpoint atomically, then remove those that need not be kept.
 
     Raises:
         RunError: the folder cannot be written (disk full, no permission); earlier checkpoints stay.
     """
-    final = folder(root, position.total_steps)
+    final = folder(root, manifest.position.total_steps)
     temporary = root / f".{final.name}-{os.getpid()}"
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         torch.save(dict(state), temporary / STATE)
-        manifest = Manifest(
-            identity=identity, table=table, world_size=world_size, position=position, files=_digests(temporary)
-        )
-        (temporary / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
+        complete = manifest.model_copy(update={"files": {STATE: _digest(temporary / STATE)}})
+        (temporary / MANIFEST).write_text(complete.model_dump_json(indent=2), encoding="utf-8")
         for path in (temporary / STATE, temporary / MANIFEST, temporary):
             _sync(path)
         if final.exists():
@@ -135,25 +78,67 @@ def save(
         shutil.rmtree(temporary, ignore_errors=True)
         msg = f"cannot write the checkpoint {final}: {' '.join(str(error).split())}"
         raise RunError(msg, "free space or choose another checkpoint.dir; earlier checkpoints are intact") from error
-    _prune(root, keep_last, position.best_step)
+    _prune(root, keep)
     return final
 
 
 def newest(root: Path) -> Checkpoint | None:
-    """Return the newest intact checkpoint under `root`, or None."""
+    """Return the newest intact checkpoint under `root`, None where there is none at all.
+
+    Raises:
+        RunError: there are checkpoints, but all of them are damaged.
+    """
+    damaged: list[str] = []
     for path in sorted(root.glob("step-*"), reverse=True):
-        if checkpoint := read(path):
-            return checkpoint
+        try:
+            manifest = read(path).manifest
+        except RunError as error:
+            log.warning("%s; trying the checkpoint before it", error.message)
+            damaged.append(error.message)
+        else:
+            return Checkpoint(path, manifest, tuple(damaged))
+    if damaged:
+        msg = f"no checkpoint under {root} is intact: {'; '.join(damaged)}"
+        raise RunError(msg, "restore one from a backup, or choose another checkpoint.dir to begin anew")
     return None
 
 
-def read(path: Path) -> Checkpoint | None:
-    """Return the checkpoint at `path`; None where it is missing, incomplete or damaged."""
+def read(path: Path) -> Checkpoint:
+    """Return the checkpoint at `path`; its files match their digests.
+
+    Raises:
+        RunError: it is missing, incomplete, damaged, or of another format.
+    """
+    manifest = read_manifest(path)
+    for name, wanted in manifest.files.items():
+        try:
+            found = _digest(path / name)
+        except OSError as error:
+            raise _damaged(path, f"{name}: {error.strerror or error}") from error
+        if found.bytes != wanted.bytes:
+            raise _damaged(path, f"{name} has {found.bytes} bytes, not {wanted.bytes}")
+        if found.sha256 != wanted.sha256:
+            raise _damaged(path, f"{name} does not match its SHA-256")
+    return Checkpoint(path, manifest)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Return the manifest of the checkpoint at `path`, whatever state its other files are in.
+
+    Raises:
+        RunError: it is missing, damaged, or of another format.
+    """
     try:
-        manifest = Manifest.model_validate_json((path / MANIFEST).read_text(encoding="utf-8"))
-        return Checkpoint(path, manifest) if manifest.files == _digests(path) else None
-    except (OSError, ValidationError, json.JSONDecodeError):
-        return None
+        text = (path / MANIFEST).read_text(encoding="utf-8")
+        document = json.loads(text)
+        found = document.get("format") if isinstance(document, dict) else None
+        if isinstance(found, int) and found != FORMAT:
+            raise _damaged(path, f"{MANIFEST} is of format {found}, this version reads {FORMAT}")
+        return Manifest.model_validate_json(text)
+    except OSError as error:
+        raise _damaged(path, f"{MANIFEST}: {error.strerror or error}") from error
+    except (ValidationError, ValueError) as error:
+        raise _damaged(path, f"{MANIFEST} cannot be read") from error
 
 
 def check_identity(checkpoint: Checkpoint, wanted: Identity) -> None:
@@ -169,22 +154,37 @@ def check_identity(checkpoint: Checkpoint, wanted: Identity) -> None:
         raise RunError(msg, "choose another checkpoint.dir, or set these values back to go on from it")
 
 
-def _digests(path: Path) -> dict[str, dict[str, str | int]]:
-    file = path / STATE
+def _damaged(path: Path, reason: str) -> RunError:
+    return RunError(f"the checkpoint {path} is damaged: {reason}", "restore it from a backup, or remove it")
+
+
+def _digest(file: Path) -> FileDigest:
+    digest = hashlib.sha256()
     with file.open("rb") as stream:
-        digest = hashlib.sha256()
         while chunk := stream.read(1 << 20):
             digest.update(chunk)
-    return {STATE: {"bytes": file.stat().st_size, "sha256": digest.hexdigest()}}
+    return FileDigest(bytes=file.stat().st_size, sha256=digest.hexdigest())
 
 
-def _prune(root: Path, keep_last: int, best_step: int | None) -> None:
-    kept = None if best_step is None else folder(root, best_step)
-    for path in sorted(root.glob("step-*"))[:-keep_last]:
-        if path != kept:
-            shutil.rmtree(path, ignore_errors=True)
-    for path in root.glob(".step-*"):  # left by a killed rank
+def _prune(root: Path, keep: Keep) -> None:
+    there = sorted(root.glob("step-*"))
+    stays = {*there[-keep.last :], *_best(there, keep.best)}
+    gone = [path for path in there if path not in stays]
+    for path in [*gone, *root.glob(".step-*")]:  # those with a dot were left by a killed rank
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _best(paths: list[Path], count: int) -> list[Path]:
+    """Return the paths with the lowest validation losses; of equal ones the earliest."""
+    losses: list[tuple[float, Path]] = []
+    for path in paths:
+        try:
+            loss = read_manifest(path).validation_loss
+        except RunError:
+            continue
+        if loss is not None:
+            losses.append((loss, path))
+    return [path for _, path in sorted(losses)[:count]]
 
 
 def _sync(path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 from kbit_spark.datasets.batches import Batch, Source, evaluation_batches, training_batches
 from kbit_spark.datasets.row_groups import Columns, list_row_groups
-from kbit_spark.datasets.sharding import EpochPlan, plan_epoch
+from kbit_spark.datasets.sharding import EpochPlan, plan_epoch, steps_of_epoch
 from kbit_spark.schemas import SPLITS, Split
 from kbit_spark.training.job import TrainJob
 from kbit_spark.training.world import World
@@ -25,7 +25,9 @@ class RunData:
     def __init__(self, job: TrainJob, world: World) -> None:
         self._config, self._world = job.config, world
         data = job.config.data
-        self._columns = Columns(data.input, data.target, job.snapshot.tensors[data.input], data.classes)
+        self._columns = Columns(
+            data.input, data.target, job.snapshot.tensors[data.input], data.classes, job.snapshot.stored
+        )
         self._groups = {split: list_row_groups(job.snapshot.of_split(split)) for split in SPLITS}
 
     def plan(self, epoch: int) -> EpochPlan:
@@ -37,6 +39,12 @@ class RunData:
             global_batch=self._config.global_batch_size,
             window_rows=self._config.data.shuffle_window_rows,
         )
+
+    def updates(self) -> int:
+        """Return the optimizer steps of the whole run; every epoch ends with one."""
+        rows = sum(group.rows for group in self._groups["train"])
+        size, group = self._config.global_batch_size, self._config.optimizer.accumulate_steps
+        return sum(-(-steps_of_epoch(rows, size, epoch) // group) for epoch in range(self._config.epochs))
 
     def training(self, plan: EpochPlan, first_step: int) -> Generator[Batch, None, None]:
         """Yield this rank's part of the global batches from `first_step` on."""

@@ -25,6 +25,7 @@ class TrainJob:
         attempt: 0, then one more for each restart.
         address: host and port of the driver's control channel.
         token: what a rank must say first on it.
+        code: version of the code, for the lineage.
         one_host: the master is local, so Spark knows no GPUs and all ranks share this machine.
     """
 
@@ -35,6 +36,7 @@ class TrainJob:
     attempt: int
     address: tuple[str, int]
     token: str
+    code: str
     one_host: bool
 
 

@@ -8,17 +8,17 @@ from contextlib import closing
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 from kbit_spark.errors import RunError
 from kbit_spark.models import registry
 from kbit_spark.schemas import Split
 from kbit_spark.training import checkpoint
-from kbit_spark.training.checkpoint import Identity, Position
 from kbit_spark.training.data import RunData
 from kbit_spark.training.job import Outcome, TrainJob
+from kbit_spark.training.keeper import Keeper
+from kbit_spark.training.manifest import Position
 from kbit_spark.training.metrics import Averages, Sums
-from kbit_spark.training.randomness import gather_random_state, restore_random_state, seed_rank
+from kbit_spark.training.randomness import seed_rank
 from kbit_spark.training.reporter import Reporter
 from kbit_spark.training.stepper import Stepper
 from kbit_spark.training.world import World
@@ -37,10 +37,11 @@ class Trainer:
         self._job, self._config, self._world, self._reporter = job, job.config, world, reporter
         self._data = RunData(job, world)
         self._stepper = self._make_stepper()
-        self._position, self._save_due = Position(), False
+        self._keeper = Keeper(job, world, self._stepper)
+        self._position, self._sums, self._save_due = Position(), Sums(world.device), False
         seed_rank(self._config.seed, world.rank, 0)
         if job.resume is not None:
-            self._resume(self._job.resume)
+            self._resume(job.resume)
 
     def fit(self) -> Outcome:
         """Train to the end and test the best weights.
@@ -48,6 +49,10 @@ class Trainer:
         Raises:
             RunError: bad data, a loss that is not finite, a checkpoint that cannot be written.
         """
+        with closing(self._keeper):
+            return self._fit()
+
+    def _fit(self) -> Outcome:
         validation = NO_ROWS
         while not self._position.finished:
             self._reporter.begin_epoch()
@@ -56,14 +61,16 @@ class Trainer:
             validation = self._evaluate("validation")
             self._reporter.epoch(self._position.epoch, self._position.total_steps, train, validation, speeds)
             self._position = self._after_epoch(validation)
-            self._save()
-        self._load_best()
+            self._keeper.save_epoch(self._position, validation.loss if validation.rows else None)
+            self._save_due = False
+        self._keeper.finish()
+        self._keeper.load_best(self._position)
         test = self._evaluate("test")
         self._reporter.test(self._position.epoch, self._position.total_steps, test)
         return self._outcome(validation, test)
 
     def _train_epoch(self, epoch: int) -> Averages:
-        plan, sums, size = self._data.plan(epoch), Sums(self._world.device), self._config.optimizer.accumulate_steps
+        plan, sums, size = self._data.plan(epoch), self._sums, self._config.optimizer.accumulate_steps
         self._stepper.model.train()
         self._reporter.planned(plan.steps)
         with closing(self._data.training(plan, self._position.step)) as batches:
@@ -80,7 +87,7 @@ class Trainer:
                     epoch, self._position.total_steps, seconds=seconds, waited=waited, rows=len(batch.targets)
                 )
                 self._between_steps(sums, at_update=last, at_end=step + 1 == plan.steps)
-        averages = sums.reduced()
+        averages, self._sums = sums.reduced(), Sums(self._world.device)
         if not math.isfinite(averages.loss):
             msg = f"epoch {epoch}: the training loss is not finite"
             raise RunError(msg, "lower optimizer.learning_rate, or use precision=bf16 or fp32")
@@ -97,11 +104,13 @@ class Trainer:
             self._reporter.window(self._position.epoch, total, sums.window_loss(), self._stepper.learning_rate)
         self._save_due = self._save_due or (every is not None and total % every == 0)
         if self._save_due and at_update and not at_end:  # gradients of an unfinished group are in no checkpoint
-            self._save()
+            self._keeper.save(self._position, sums)
+            self._save_due = False
 
     @torch.no_grad()
     def _evaluate(self, split: Split) -> Averages:
         sums = Sums(self._world.device)
+        self._stepper.agree_on_buffers()
         self._stepper.model.eval()
         with closing(self._data.evaluation(split)) as batches:
             for batch in batches:
@@ -122,46 +131,10 @@ class Trainer:
             changes |= {"best_loss": validation.loss, "best_step": position.total_steps}
         return position.model_copy(update=changes)
 
-    def _save(self) -> None:
-        """Write a checkpoint from rank 0; every rank raises if that fails."""
-        state = {**self._stepper.state(), "random": gather_random_state(self._world)}
-        failure: list[tuple[str, str] | None] = [None]
-        if self._world.is_first:
-            try:
-                checkpoint.save(
-                    self._job.checkpoint_dir,
-                    state,
-                    identity=Identity.of(self._config, self._job.snapshot),
-                    table=self._job.snapshot.table,
-                    world_size=self._world.size,
-                    position=self._position,
-                    keep_last=self._config.checkpoint.keep_last,
-                )
-            except RunError as error:
-                failure = [(error.message, error.hint)]
-        self._save_due = False
-        dist.broadcast_object_list(failure, src=0, device=self._world.device)
-        if failure[0] is not None:
-            raise RunError(*failure[0])
-
-    def _resume(self, path: Path | None) -> None:
-        found = checkpoint.read(path) if path is not None else None
-        if found is None:
-            msg = f"rank {self._world.rank} cannot read the checkpoint {path}"
-            raise RunError(msg, "checkpoint.dir must be on storage that the driver and all executors share")
-        state = found.load()
-        self._stepper.restore(state)
-        self._position = found.manifest.position
+    def _resume(self, path: Path) -> None:
+        self._position, self._sums = self._keeper.restore(path)
         if self._position.finished and self._position.epoch < self._config.epochs and not self._stopped_early():
             self._position = self._position.model_copy(update={"finished": False})  # more epochs were asked for
-        restore_random_state(state["random"], self._world, self._config.seed, self._position.total_steps)
-
-    def _load_best(self) -> None:
-        best = self._position.best_step
-        if best is not None and best != self._position.total_steps:
-            found = checkpoint.read(checkpoint.folder(self._job.checkpoint_dir, best))
-            if found is not None:
-                self._stepper.model.load_state_dict(found.load()["model"])
 
     def _stopped_early(self) -> bool:
         return 0 < self._config.early_stopping.patience_epochs <= self._position.stale_epochs
@@ -171,8 +144,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         shape = snapshot.tensors[config.data.input].shape
         model = registry.build(config.model, shape, config.data.classes, config.model_options)
-        updates = -(-self._data.plan(0).steps // config.optimizer.accumulate_steps) * config.epochs
-        return Stepper(model.to(self._world.device), config, self._world, updates)
+        return Stepper(model.to(self._world.device), config, self._world, self._data.updates())
 
     def _outcome(self, validation: Averages, test: Averages) -> Outcome:
         position = self._position

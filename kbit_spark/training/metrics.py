@@ -34,6 +34,18 @@ class Sums:
         self._told = (loss, rows)
         return mean
 
+    def state(self) -> torch.Tensor:
+        """Return loss, correct predictions and rows as float64 of shape (3,) on the CPU (waits for the device)."""
+        return torch.tensor([float(self._loss), float(self._correct), float(self._rows)], dtype=torch.float64)
+
+    def add_state(self, state: torch.Tensor) -> None:
+        """Add `state` of sums that were saved; a window's loss does not count them."""
+        loss, correct, rows = state.tolist()
+        self._loss += loss
+        self._correct += int(correct)
+        self._rows += int(rows)
+        self._told = (float(self._loss), self._rows)
+
     def reduced(self) -> Averages:
         """Return the averages over all ranks; every rank must call it."""
         totals = torch.stack([self._loss, self._correct.double(), torch.full_like(self._loss, self._rows)])

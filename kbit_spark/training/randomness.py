@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import numpy as np
 import torch
-import torch.distributed as dist
-
-from kbit_spark.training.world import World
 
 
 def seed_rank(seed: int, rank: int, total_steps: int) -> None:
-    """Seed this rank's generators; ranks and places in a run get unrelated streams."""
-    torch.manual_seed(int(np.random.SeedSequence((seed, rank, total_steps)).generate_state(1, np.uint64)[0] >> 1))
+    """Seed this process's generators; ranks and places in a run get unrelated streams."""
+    words = np.random.SeedSequence((seed, rank, total_steps)).generate_state(3, np.uint64)
+    torch.manual_seed(int(words[0] >> 1))
+    np.random.seed(int(words[1] & 0xFFFF_FFFF))
+    random.seed(int(words[2]))
 
 
-def gather_random_state(world: World) -> torch.Tensor:
-    """Return the states of all ranks, shape (ranks, bytes), uint8 on the CPU; every rank must call it."""
-    state = _state(world).to(world.device)
-    states = [torch.empty_like(state) for _ in range(world.size)]
-    dist.all_gather(states, state)
-    return torch.stack(states).cpu()
+def random_state(device: torch.device) -> dict[str, Any]:
+    """Return the state of all generators as tensors and plain values, which load without executing code."""
+    version, words, gauss = random.getstate()
+    numpy = np.random.get_state(legacy=False)
+    assert isinstance(numpy, dict)
+    state = {
+        "torch": torch.get_rng_state(),
+        "python": (version, list(words), gauss),
+        "numpy": (
+            torch.from_numpy(numpy["state"]["key"].astype(np.int64)),
+            int(numpy["state"]["pos"]),
+            int(numpy["has_gauss"]),
+            float(numpy["gauss"]),
+        ),
+    }
+    return state if device.type != "cuda" else {**state, "cuda": torch.cuda.get_rng_state(device)}
 
 
-def restore_random_state(states: torch.Tensor, world: World, seed: int, total_steps: int) -> None:
-    """Take this rank's state back; with another world size or device there is none, so seed anew."""
-    own = _state(world)
-    if states.shape != (world.size, len(own)):
-        seed_rank(seed, world.rank, total_steps)
-        return
-    mine = states[world.rank]
-    cpu = len(torch.get_rng_state())
-    torch.set_rng_state(mine[:cpu].clone())
-    if world.device.type == "cuda":
-        torch.cuda.set_rng_state(mine[cpu:].clone(), world.device)
-
-
-def _state(world: World) -> torch.Tensor:
-    parts = [torch.get_rng_state()]
-    if world.device.type == "cuda":
-        parts.append(torch.cuda.get_rng_state(world.device))
-    return torch.cat(parts)
+def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Take `random_state` back; a checkpoint of another kind of device leaves the GPU's generator alone."""
+    torch.set_rng_state(state["torch"])
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    key, pos, has_gauss, cached = state["numpy"]
+    np.random.set_state(("MT19937", key.numpy().astype(np.uint32), pos, has_gauss, cached))
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"], device)

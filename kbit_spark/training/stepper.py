@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -70,6 +72,22 @@ class Stepper:
         """Add one batch of an evaluation to `sums`; uses the bare model, so ranks need not keep step."""
         logits = self._forward(self.model, batch)
         sums.add(cross_entropy_sum(logits, batch.targets), logits, batch.targets)
+
+    def agree_on_buffers(self) -> None:
+        """Give every rank the first rank's buffers (running means of a batch norm), as a checkpoint holds them."""
+        for buffer in self.model.buffers():
+            dist.broadcast(buffer, src=0)
+
+    def settle(self, shape: Sequence[int], rows: int) -> None:
+        """Let DDP order its gradient buckets, which it does after the first backward pass; call `restore` after it.
+
+        The buckets decide in which order three or more ranks add their gradients, so a run that goes on from a
+        checkpoint must have them as the run had them that was never interrupted.
+        """
+        zeros = torch.zeros((rows, *shape), device=self._world.device)
+        logits = self._forward(self._ddp, Batch(zeros, torch.zeros(rows, dtype=torch.int64)))
+        torch.autograd.backward(logits.float().sum())
+        self.optimizer.zero_grad(set_to_none=True)
 
     def check_finite(self) -> None:
         """Raise what `accumulate` could not raise without waiting for a GPU; call it where one waits anyway.

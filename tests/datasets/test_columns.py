@@ -16,14 +16,14 @@ from kbit_spark.errors import RunError
 @given(rows=st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=20), data=st.data())
 def test_slices_of_binary_columns(kind: pa.DataType, rows: list[bytes], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(rows) - 1))
-    view = binary_rows(pa.array(rows, kind).slice(start), 3, "f: image", 0)
+    view = binary_rows(pa.array(rows, kind).slice(start), 3, "f: image", range(9))
     assert [bytes(row) for row in view] == rows[start:]
 
 
 def test_binary_rows_are_a_view() -> None:
     column = pa.array([b"ab", b"cd"], pa.binary())
     address = column.buffers()[2].address
-    assert binary_rows(column, 2, "f: image", 0).__array_interface__["data"][0] == address
+    assert binary_rows(column, 2, "f: image", range(9)).__array_interface__["data"][0] == address
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ def test_binary_rows_are_a_view() -> None:
 )
 def test_wrong_tensors_are_refused(column: pa.Array, message: str) -> None:
     with pytest.raises(RunError, match=message):
-        binary_rows(column, 2, "f: image", 7)
+        binary_rows(column, 2, "f: image", range(7, 99))
 
 
 def test_labels() -> None:
-    labels = class_labels(pa.array([0, 2, 1], pa.int8()).slice(1), 3, "f: label", 0)
+    labels = class_labels(pa.array([0, 2, 1], pa.int8()).slice(1), 3, "f: label", range(9))
     assert labels.tolist() == [2, 1]
     assert labels.dtype == np.int64
 
@@ -56,4 +56,4 @@ def test_labels() -> None:
 )
 def test_wrong_labels_are_refused(column: pa.Array, message: str) -> None:
     with pytest.raises(RunError, match=message):
-        class_labels(column, 3, "f: label", 5)
+        class_labels(column, 3, "f: label", np.arange(5, 99))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbit_spark.datasets.sharding import EpochPlan, RowStream, plan_epoch, rank_slice
+from kbit_spark.datasets.sharding import EpochPlan, RowStream, plan_epoch, rank_slice, steps_of_epoch
 from kbit_spark.errors import RunError
 
 groups = st.lists(st.integers(1, 60), min_size=1, max_size=12)
@@ -35,6 +35,10 @@ def global_batches(plan: EpochPlan, world_size: int) -> np.ndarray:
     return np.concatenate([rank_rows(plan, rank, world_size) for rank in range(world_size)], axis=1)
 
 
+def all_rows(rows: list[int]) -> np.ndarray:
+    return np.concatenate([group * 1_000 + np.arange(count) for group, count in enumerate(rows)])
+
+
 @settings(max_examples=60, deadline=None)
 @given(groups, st.integers(1, 40), st.integers(0, 3), st.integers(0, 3), st.integers(1, 100), st.data())
 def test_every_world_sees_the_same_global_batches(
@@ -43,21 +47,45 @@ def test_every_world_sees_the_same_global_batches(
     batch = min(batch, sum(rows))
     plan = plan_epoch(rows, seed=seed, epoch=epoch, global_batch=batch, window_rows=window)
     alone = global_batches(plan, 1)
-    assert alone.shape == (sum(rows) // batch, batch)
-    assert len(np.unique(alone)) == alone.size
-    real = np.concatenate([group * 1_000 + np.arange(count) for group, count in enumerate(rows)])
-    assert np.isin(alone, real).all()
+    assert alone.shape == (steps_of_epoch(sum(rows), batch, epoch), batch)
+    assert np.isin(alone, all_rows(rows)).all()
     world_size = data.draw(st.integers(1, batch))
     assert (global_batches(plan, world_size) == alone).all()
 
 
-@given(groups, st.integers(0, 5), st.data())
-def test_a_row_left_out_in_one_epoch_comes_in_others(rows: list[int], seed: int, data: st.DataObject) -> None:
+@settings(max_examples=60, deadline=None)
+@given(groups, st.integers(1, 6), st.integers(0, 5), st.integers(1, 100), st.data())
+def test_epochs_train_on_every_row_equally_often(
+    rows: list[int], epochs: int, seed: int, window: int, data: st.DataObject
+) -> None:
     batch = data.draw(st.integers(1, sum(rows)))
-    plans = [plan_epoch(rows, seed=seed, epoch=e, global_batch=batch, window_rows=8) for e in range(2)]
-    assert plans[0].steps == plans[1].steps
-    again = plan_epoch(rows, seed=seed, epoch=1, global_batch=batch, window_rows=8)
-    assert (global_batches(plans[1], 1) == global_batches(again, 1)).all()
+    plans = [plan_epoch(rows, seed=seed, epoch=e, global_batch=batch, window_rows=window) for e in range(epochs)]
+    last = plans[-1]
+    left = [s.group * 1_000 + s.first + i for s in last.stream.segments(last.steps * batch, last.stream.rows)
+            for i in range(s.rows)]  # fmt: skip
+    assert len(left) < batch
+    trained = np.concatenate([global_batches(plan, 1).ravel() for plan in plans])
+    assert (np.sort(np.concatenate([trained, left])) == np.sort(np.tile(all_rows(rows), epochs))).all()
+
+
+@given(st.lists(st.just(1), min_size=1, max_size=30), st.integers(1, 9), st.integers(0, 3), st.data())
+def test_ranks_take_equal_steps_from_row_groups_of_one_row(
+    rows: list[int], world_size: int, epoch: int, data: st.DataObject
+) -> None:
+    batch = data.draw(st.integers(1, len(rows)))
+    plan = plan_epoch(rows, seed=0, epoch=epoch, global_batch=batch, window_rows=4)
+    parts = [rank_rows(plan, rank, world_size) for rank in range(world_size)]
+    assert {len(part) for part in parts} == {plan.steps}
+    assert sum(part.shape[1] for part in parts) == batch
+
+
+def test_another_seed_or_epoch_is_another_order() -> None:
+    orders = {
+        global_batches(plan_epoch([50, 50], seed=s, epoch=e, global_batch=10, window_rows=40), 1).tobytes()
+        for s in range(3)
+        for e in range(3)
+    }
+    assert len(orders) == 9
 
 
 @given(groups, st.integers(0, 2_000), st.data())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
+from kbit_spark.training import checkpoint
 from tests.fixtures.samples import write_samples
 from tests.training.conftest import Driver
 
@@ -55,13 +57,16 @@ def test_two_ranks_learn_and_report(driver: Driver, table: str, tmp_path: Path) 
     outcome = answer["outcome"]
     assert outcome["test_accuracy"] > 0.95
     assert outcome["test_rows"] == 200
-    assert outcome["total_steps"] == 4 * (1_300 // 32)
+    assert outcome["total_steps"] == 4 * 1_300 // 32
     epochs = events(answer, "train_epoch")
     assert [event["numbers"]["epoch"] for event in epochs] == [0, 1, 2, 3]
     assert epochs[-1]["numbers"]["validation_accuracy"] > 0.95
     assert {event["rank"] for event in events(answer, "train_window")} == {0, 1}
     assert len(events(answer, "train_test")) == 1
-    assert Path(outcome["checkpoint"]).exists()
+    lineage = checkpoint.read(Path(outcome["checkpoint"])).manifest.lineage
+    assert (lineage.table, lineage.versions) == (table, (0,))
+    assert lineage.config["optimizer"]["warmup_steps"] == 5
+    assert re.fullmatch(r"\S+ (commit [0-9a-f]{12} )?sources [0-9a-f]{12}", lineage.code)
     assert trainers() == []
 
 
@@ -90,7 +95,7 @@ def test_a_killed_rank_is_named_and_the_run_goes_on_from_the_checkpoint(
     assert "rank 1 died at step" in restart["labels"]["reason"]
     assert 15 <= restart["numbers"]["step"] <= 24
     assert "rank 1 of 2" in restart["labels"]["tail"]
-    assert answer["outcome"]["total_steps"] == 2 * (1_300 // 32)
+    assert answer["outcome"]["total_steps"] == 2 * 1_300 // 32
     first_window = min(e["numbers"]["step"] for e in events(answer, "train_window") if e["time"] > restart["time"])
     assert first_window > 20  # it went on from step 20, not from 0
     assert trainers() == []

@@ -1,0 +1,94 @@
+"""A Delta table's commits, read from its log: who removed which file when, and which Kafka offsets came in.
+
+delta-rs numbers the entries of its `history` from the version that is loaded, wrongly while others commit; here a
+commit's version is the name of its file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.fs as pafs
+
+from kbit_spark.errors import RunError
+from kbit_spark.schemas import LedgerEntry, OffsetRange, merge_ranges
+from kbit_spark.storage import filesystem
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit: files are named as in the log, relative to the table, `removed` with the time in s since 1970."""
+
+    version: int
+    user_metadata: str | None = None
+    added: tuple[str, ...] = ()
+    removed: dict[str, float] = field(default_factory=dict)
+
+
+def commits(table: str, first: int, last: int | None = None) -> Iterator[Commit]:
+    """Yield the commits `first` to `last` (None: the newest) that the log still holds, in order.
+
+    Raises:
+        RunError: the log cannot be read.
+    """
+    store, folder = filesystem(f"{table.rstrip('/')}/_delta_log")
+    try:
+        names = [info.base_name for info in store.get_file_info(pafs.FileSelector(folder))]
+        matches = sorted(filter(None, map(_COMMIT.fullmatch, names)), key=lambda match: match[1])
+        versions = [int(m[1]) for m in matches if first <= int(m[1]) and (last is None or int(m[1]) <= last)]
+        with ThreadPoolExecutor(max_workers=16) as pool:  # on an object store each file is a request
+            yield from pool.map(lambda version: _read(store, folder, version), versions)
+    except (OSError, ValueError) as error:
+        msg = f"cannot read the log of {table}: {' '.join(str(error).split())}"
+        raise RunError(msg, "check the table and the permissions on its _delta_log") from error
+
+
+def kafka_ranges(table: str, version: int) -> tuple[tuple[OffsetRange, ...], bool]:
+    """Return the offsets that the commits up to `version` brought in, and whether none of these commits is gone.
+
+    Raises:
+        RunError: the log cannot be read.
+    """
+    found, ranges = 0, list[OffsetRange]()
+    for commit in commits(table, 0, version):
+        found += 1
+        entry = LedgerEntry.from_metadata(commit.user_metadata)
+        ranges += entry.ranges if entry is not None else ()
+    return merge_ranges(ranges), found == version + 1
+
+
+def removals(table: str, version: int, files: Iterable[str]) -> dict[str, float]:
+    """Return which of the `files` of a version are no longer part of the table, and since when (s since 1970).
+
+    Raises:
+        RunError: the log cannot be read.
+    """
+    wanted, gone = set(files), dict[str, float]()
+    for commit in commits(table, version + 1):
+        gone |= {path: time for path, time in commit.removed.items() if path in wanted}
+        for path in commit.added:  # the same commit removes and adds a file whose deletion vector it changes
+            gone.pop(path, None)
+    return gone
+
+
+def _read(store: pafs.FileSystem, folder: str, version: int) -> Commit:
+    with store.open_input_file(f"{folder}/{version:020d}.json") as stream:
+        actions = [json.loads(line) for line in stream.read().splitlines() if line.strip()]
+
+    def of_kind(kind: str) -> list[dict[str, Any]]:
+        return [action[kind] for action in actions if kind in action]
+
+    return Commit(
+        version,
+        user_metadata=next((info.get("userMetadata") for info in of_kind("commitInfo")), None),
+        added=tuple(unquote(add["path"]) for add in of_kind("add")),
+        removed={unquote(gone["path"]): gone.get("deletionTimestamp", 0) / 1_000 for gone in of_kind("remove")},
+    )

@@ -1,0 +1,123 @@
+"""What a checkpoint says about itself: what was trained on what, how far, and which files belong to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.schemas import Frozen, OffsetRange, Snapshot
+
+FORMAT = 2
+
+
+class Identity(Frozen):
+    """What must be equal for a run to go on from a checkpoint."""
+
+    model: str
+    model_options: dict[str, Any]
+    input: str
+    target: str
+    classes: int
+    scale: float
+    mean: float
+    std: float
+    table_id: str
+    version: int
+    seed: int
+    global_batch_size: int
+    shuffle_window_rows: int
+    optimizer: str
+    accumulate_steps: int
+
+    @classmethod
+    def of(cls, config: TrainConfig, snapshot: Snapshot) -> Identity:
+        """Return the identity of a run."""
+        data = config.data
+        return cls(
+            model=config.model,
+            model_options=config.model_options,
+            input=data.input,
+            target=data.target,
+            classes=data.classes,
+            scale=data.scale,
+            mean=data.mean,
+            std=data.std,
+            table_id=snapshot.table_id,
+            version=snapshot.version,
+            seed=config.seed,
+            global_batch_size=config.global_batch_size,
+            shuffle_window_rows=data.shuffle_window_rows,
+            optimizer=config.optimizer.name,
+            accumulate_steps=config.optimizer.accumulate_steps,
+        )
+
+
+class Position(Frozen):
+    """How far a run is: `step` batches of `epoch` and `total_steps` batches in all are in the weights.
+
+    With the identity's table version and seed it fixes the consumed prefix of the sequence of global batches.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    total_steps: int = 0
+    best_loss: float | None = None
+    """Lowest validation loss so far, and the `total_steps` of its checkpoint."""
+    best_step: int | None = None
+    stale_epochs: int = 0
+    """Epochs since the validation loss last improved."""
+    finished: bool = False
+
+
+class Lineage(Frozen):
+    """Where weights come from."""
+
+    table: str
+    table_id: str
+    versions: tuple[int, ...]
+    """Every table version that went into the weights."""
+
+    kafka: tuple[OffsetRange, ...]
+    """Offsets that had been read into the table by the newest of these versions."""
+
+    kafka_complete: bool
+    """Whether `kafka` covers all rows; without old commits of the table's log it may lack some."""
+
+    config: dict[str, Any]
+    code: str
+
+    @classmethod
+    def of(cls, config: TrainConfig, snapshot: Snapshot, code: str) -> Lineage:
+        """Return the lineage of a run on one snapshot."""
+        return cls(
+            table=snapshot.table,
+            table_id=snapshot.table_id,
+            versions=(snapshot.version,),
+            kafka=snapshot.kafka,
+            kafka_complete=snapshot.kafka_complete,
+            config=config.model_dump(mode="json"),
+            code=code,
+        )
+
+
+class FileDigest(Frozen):
+    """What a file of a checkpoint must be."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(Frozen):
+    """What stands in a checkpoint folder."""
+
+    format: int = FORMAT
+    identity: Identity
+    position: Position
+    lineage: Lineage
+    world_size: int
+    validation_loss: float | None = None
+    """Of the epoch that ends here; none in mid-epoch, or without validation rows."""
+
+    files: dict[str, FileDigest] = Field(default_factory=dict)
