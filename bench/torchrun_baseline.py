@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--global-batch", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--threads", type=int, default=1, help="torch threads of a rank on the CPU")
+    parser.add_argument("--precision", choices=["fp32", "bf16", "fp16"], default="fp32")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     arguments = parser.parse_args()
 
@@ -45,6 +46,8 @@ def main() -> None:
     torch.manual_seed(0)
     model = DistributedDataParallel(build(arguments.model, (28, 28), 10, {}).to(device))
     optimizer = torch.optim.Adam(model.parameters(), lr=arguments.learning_rate)
+    kind = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[arguments.precision]
+    scaler = torch.amp.GradScaler(device.type, enabled=arguments.precision == "fp16")
     local = arguments.global_batch // world
     steps = len(images) // arguments.global_batch
     epoch_s = []
@@ -56,9 +59,11 @@ def main() -> None:
             first = step * arguments.global_batch + rank * local
             chosen = order[first : first + local]
             optimizer.zero_grad(set_to_none=True)
-            loss = nn.functional.cross_entropy(model(images[chosen].float().mul_(1 / 255)), labels[chosen])
-            torch.autograd.backward(loss)
-            optimizer.step()
+            with torch.autocast(device.type, dtype=kind, enabled=kind is not None):
+                loss = nn.functional.cross_entropy(model(images[chosen].float().mul_(1 / 255)), labels[chosen])
+            torch.autograd.backward(scaler.scale(loss))
+            scaler.step(optimizer)
+            scaler.update()
         _settle(device)
         epoch_s.append(time.perf_counter() - start)
     if rank == 0:

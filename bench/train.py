@@ -17,6 +17,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -28,16 +29,29 @@ from deltalake import WriterProperties, write_deltalake
 
 from bench import harness
 from kbit_spark.events import Event
-from kbit_spark.local.digits import digits
 from kbit_spark.schemas import Tensor
 from kbit_spark.telemetry.report import read_events
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench/results"
 MASTER = "local-cluster[2,1,1024]"
-RANKS, BATCH, EPOCHS, THREADS = 2, 128, 5, 1
+RANKS, EPOCHS, THREADS = 2, 5, 1
 TARGET = 0.97
 SMALL, LARGE = 20_000, 400_000
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where both sides run, and how."""
+
+    folder: Path
+    """Holds the table `small`."""
+
+    master: str = MASTER
+    batch: int = 128
+    precision: str = "fp32"
+    spark: tuple[str, ...] = ()
+    """Settings of the product's session, ``key=value``."""
 
 
 def main() -> None:
@@ -45,15 +59,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--table", type=Path, help="train on this table and measure speed only, printed as JSON")
+    parser.add_argument("--master", default=MASTER)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--spark", action="append", default=[], metavar="KEY=VALUE")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kbit-bench-") as name:
         folder = Path(name)
+        setup = Setup(folder, arguments.master, arguments.batch, arguments.precision, tuple(arguments.spark))
+        if arguments.table is not None:
+            (folder / "small").symlink_to(arguments.table.absolute())
+            sys.stdout.write(json.dumps(_speed(setup, arguments.rounds)) + "\n")
+            return
         write_table(folder / "small", SMALL)
         write_table(folder / "large", LARGE)
         results = {
-            "speed": _speed(folder, arguments.rounds),
-            "start": _start(folder),
-            "memory": {rows: _peak_mb(folder, table) for rows, table in ((SMALL, "small"), (LARGE, "large"))},
+            "speed": _speed(setup, arguments.rounds),
+            "start": _start(setup),
+            "memory": {rows: _peak_mb(setup, table) for rows, table in ((SMALL, "small"), (LARGE, "large"))},
         }
     RESULTS.mkdir(parents=True, exist_ok=True)
     markdown = _markdown(results, arguments.rounds)
@@ -71,6 +95,8 @@ def write_table(path: Path, rows: int) -> None:
             pa.field("_split", pa.string()),
         ]
     )
+    from kbit_spark.local.digits import digits
+
     pool = list(digits(min(rows, SMALL)))
     chunk = SMALL
     for _ in range(0, rows, chunk):
@@ -91,10 +117,10 @@ def write_table(path: Path, rows: int) -> None:
         )
 
 
-def _speed(folder: Path, rounds: int) -> dict[str, Any]:
+def _speed(setup: Setup, rounds: int) -> dict[str, Any]:
     pairs = []
     for number in range(rounds):
-        sides = {"peer": lambda: _torchrun(folder), "ours": lambda: _ours(folder)}
+        sides = {"peer": lambda: _torchrun(setup), "ours": lambda: _ours(setup)}
         order = sorted(sides, reverse=number % 2 == 0)
         rates = {side: sides[side]() for side in order}
         pairs.append((rates["peer"], rates["ours"]))
@@ -111,36 +137,38 @@ def _rate(rows: float, epoch_s: Sequence[float]) -> float:
     return rows * (len(epoch_s) - 1) / sum(epoch_s[1:])
 
 
-def _torchrun(folder: Path) -> float:
-    log = folder / "torchrun.txt"
+def _torchrun(setup: Setup) -> float:
+    log = setup.folder / "torchrun.txt"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-    command += [str(ROOT / "bench/torchrun_baseline.py"), str(folder / "small"), "--threads", str(THREADS)]
-    command += ["--global-batch", str(BATCH), "--epochs", str(EPOCHS)]
+    command += [str(ROOT / "bench/torchrun_baseline.py"), str(setup.folder / "small"), "--threads", str(THREADS)]
+    command += ["--global-batch", str(setup.batch), "--precision", setup.precision, "--epochs", str(EPOCHS)]
     harness.run(command, log, {**os.environ, "PYTHONPATH": str(ROOT)})
     line = next(line for line in log.read_text().splitlines() if line.startswith('{"rows"'))
     return _rate(**json.loads(line))
 
 
-def _ours(folder: Path) -> float:
-    epochs = [event.numbers for event in _product(folder, "small", "speed") if event.kind == "train_epoch"]
-    rows = epochs[0]["step"] * BATCH  # steps so far, after the first epoch
+def _ours(setup: Setup) -> float:
+    epochs = [event.numbers for event in _product(setup, "small", "speed") if event.kind == "train_epoch"]
+    rows = epochs[0]["step"] * setup.batch  # steps so far, after the first epoch
     return _rate(rows, [numbers["train_s"] for numbers in epochs])
 
 
-def _product(folder: Path, table: str, name: str, **changes: Any) -> list[Event]:
-    here = folder / name
+def _product(setup: Setup, table: str, name: str, **changes: Any) -> list[Event]:
+    here = setup.folder / name
     here.mkdir()
     config = {
-        "data": {"table": str(folder / table)},
+        "data": {"table": str(setup.folder / table)},
         "world_size": RANKS,
         "epochs": EPOCHS,
-        "global_batch_size": BATCH,
+        "global_batch_size": setup.batch,
+        "precision": setup.precision,
+        "spark": dict(setting.split("=", 1) for setting in setup.spark),
         "checkpoint": {"dir": str(here / "checkpoints")},
         "telemetry": {"run_dir": str(here / "runs")},
         **changes,
     }
     (here / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
-    command = [str(ROOT / "spark-submit.sh"), "--master", MASTER, "--driver-memory", "1g"]
+    command = [str(ROOT / "spark-submit.sh"), "--master", setup.master, "--driver-memory", "1g"]
     command += ["--conf", f"spark.task.cpus={THREADS}"]  # what a rank takes as its number of torch threads
     command += [str(ROOT / "jobs/train_barrier.py"), "--config", str(here / "config.yaml")]
     harness.run(command, here / "log.txt")
@@ -149,10 +177,10 @@ def _product(folder: Path, table: str, name: str, **changes: Any) -> list[Event]
     return events
 
 
-def _start(folder: Path) -> dict[str, float]:
+def _start(setup: Setup) -> dict[str, float]:
     """Return the seconds from spark-submit to the first step, and where they go."""
     begin = datetime.now(timezone.utc)
-    events = _product(folder, "small", "start", epochs=1, log_every_steps=1)
+    events = _product(setup, "small", "start", epochs=1, log_every_steps=1)
     session = next(event for event in events if event.kind == "run")
     step = next(event for event in events if event.kind == "train_window")
     first_step_s = step.numbers.get("step_p50_s", 0.0)
@@ -163,9 +191,9 @@ def _start(folder: Path) -> dict[str, float]:
     }
 
 
-def _peak_mb(folder: Path, table: str) -> float:
+def _peak_mb(setup: Setup, table: str) -> float:
     """Return the largest resident memory of a rank, in MB, over one epoch at most."""
-    events = _product(folder, table, f"memory-{table}", epochs=1)
+    events = _product(setup, table, f"memory-{table}", epochs=1)
     return max(event.numbers["rss_bytes"] for event in events if event.kind == "train_window") / 1e6
 
 
@@ -180,7 +208,7 @@ def _markdown(results: dict[str, Any], rounds: int) -> str:
         *([f"peak memory of a rank, {n:,} rows", f"{mb:,.0f} MB", "the same"] for n, mb in memory.items()),
     ]
     when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    note = f"{when}, {MASTER}, CNN on 28 x 28 digits, global batch {BATCH}, fp32, "
+    note = f"{when}, {MASTER}, CNN on 28 x 28 digits, global batch {Setup.batch}, fp32, "
     note += f"{THREADS} torch thread(s) a rank, wall time of epochs 2 to {EPOCHS}, medians of {rounds} rounds."
     return (
         f"# Training: barrier stage against torchrun\n\n{note}\n\n{harness.table(['what', 'value', 'target'], rows)}\n"
