@@ -142,7 +142,8 @@ def _torchrun(setup: Setup) -> float:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
     command += [str(ROOT / "bench/torchrun_baseline.py"), str(setup.folder / "small"), "--threads", str(THREADS)]
     command += ["--global-batch", str(setup.batch), "--precision", setup.precision, "--epochs", str(EPOCHS)]
-    harness.run(command, log, {**os.environ, "PYTHONPATH": str(ROOT)})
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    harness.run(command, log, {**os.environ, "PYTHONPATH": path})
     line = next(line for line in log.read_text().splitlines() if line.startswith('{"rows"'))
     return _rate(**json.loads(line))
 
