@@ -17,6 +17,9 @@ from kbit_spark.codecs.json import json_plan
 from kbit_spark.schemas import FieldSpec, Tensor
 from tests.fixtures.decode import Decode
 
+ODD = ["0"] * 6 + ["256", "999", "1000", "007", "00", "-1", "1.5", "1e1", "", " 7", "7 "]
+ITEMS = st.integers(0, 255).map(str) | st.sampled_from(ODD)
+
 
 def _plan(dtype: str, *shape: int) -> dict[str, Any]:
     return json_plan([FieldSpec(name="t", tensor=Tensor.model_validate({"dtype": dtype, "shape": shape}))])
@@ -56,6 +59,22 @@ def test_json(text: str, found: str | tuple[str, int | None], decode: Decode) ->
     else:
         assert result.get("error") == found[0], result
         assert found[1] is None or result["position"] == found[1], result
+
+
+@settings(max_examples=400, deadline=None)
+@given(items=st.lists(ITEMS, min_size=24, max_size=24), comma=st.sampled_from([",", ",", ", ", " ,"]))
+def test_json_bytes_by_any_path_are_what_python_reads(items: list[str], comma: str, decode: Decode) -> None:
+    text = f"[{comma.join(items)}]"
+    result = decode(_plan("uint8", 24), [f'{{"t":{text}}}'.encode()])[0]
+    try:
+        read = json.loads(text)
+    except ValueError:
+        assert result["error"] in {"bad_json", "int_overflow", "type_mismatch"}, result  # the first fault counts
+        return
+    if all(isinstance(value, int) and 0 <= value <= 255 for value in read):
+        assert result == {"value": {"t": {"$hex": bytes(read).hex()}}}
+    else:
+        assert result["error"] in {"int_overflow", "type_mismatch"}, result
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,0 +1,131 @@
+"""Appends in two steps: what they count, what they commit, and what happens when two drivers do the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from kbit_spark.errors import RunError
+from kbit_spark.tables.delta import ensure_table
+from kbit_spark.tables.tally import Counts, Tally
+from kbit_spark.tables.writer import CachedAppend, TableWriter, Transaction
+
+SCHEMA = StructType([StructField("n", LongType()), StructField("word", StringType())])
+
+
+def table(spark: SparkSession, tmp_path: Path) -> str:
+    path = str(tmp_path / "table")
+    ensure_table(spark, path, SCHEMA, [], {})
+    return path
+
+
+def rows(spark: SparkSession, count: int = 3) -> DataFrame:
+    return spark.range(count).select(sf.col("id").alias("n"), sf.lit("word").alias("word"))
+
+
+def read(path: str) -> list[int]:
+    return sorted(DeltaTable(path).to_pyarrow_table()["n"].to_pylist())
+
+
+def test_rows_appear_with_the_commit_and_not_before(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    append = TableWriter(spark, path, SCHEMA).begin(Transaction("app", 0))
+    assert append is not None
+    append.write(rows(spark))
+    assert append.rows() == 3
+    assert read(path) == []
+    append.commit("said in the commit")
+    assert read(path) == [0, 1, 2]
+    assert DeltaTable(path).history(1)[0]["userMetadata"] == "said in the commit"
+
+
+def test_a_transaction_that_was_committed_is_not_begun_again(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    for version in range(15):  # beyond a checkpoint of the log
+        append = TableWriter(spark, path, SCHEMA).begin(Transaction("app", version))
+        assert append is not None
+        append.write(rows(spark, 1))
+        append.commit()
+        assert TableWriter(spark, path, SCHEMA).begin(Transaction("app", version)) is None
+    assert TableWriter(spark, path, SCHEMA).begin(Transaction("app", 3)) is None
+    assert TableWriter(spark, path, SCHEMA).begin(Transaction("other", 3)) is not None
+    assert read(path) == [0] * 15
+
+
+def test_of_two_drivers_with_the_same_batch_only_one_commits(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    first, second = (TableWriter(spark, path, SCHEMA).begin(Transaction("app", 0)) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    first.write(rows(spark))
+    second.write(rows(spark))
+    first.commit()
+    with pytest.raises(Py4JJavaError, match="ConcurrentTransactionException"):
+        second.commit()
+    assert read(path) == [0, 1, 2]
+
+
+def test_other_applications_commit_in_between(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    append = TableWriter(spark, path, SCHEMA).begin(Transaction("app", 0))
+    assert append is not None
+    append.write(rows(spark))
+    rows(spark, 1).write.format("delta").mode("append").save(path)
+    append.commit()
+    assert read(path) == [0, 0, 1, 2]
+
+
+def test_a_table_that_changes_under_the_stream(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    writer = TableWriter(spark, path, SCHEMA)
+    assert writer.begin(Transaction("app", 0)) is not None
+    spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (more int)")
+    append = writer.begin(Transaction("app", 0))
+    assert append is not None
+    append.write(rows(spark))
+    append.commit()
+    assert read(path) == [0, 1, 2]
+    changed = StructType([StructField("n", IntegerType()), StructField("word", StringType())])
+    spark.createDataFrame([], changed).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(
+        path
+    )
+    with pytest.raises(RunError, match=r"column n of the table .* is int, not bigint"):
+        writer.begin(Transaction("app", 1))
+
+
+def test_the_public_writer_gives_the_same_commits(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    for _ in range(2):  # the second time changes nothing
+        append = CachedAppend(path, Transaction("app", 0))
+        append.write(rows(spark))
+        assert append.rows() is None
+        append.commit("said in the commit")
+        append.close()
+    assert read(path) == [0, 1, 2]
+    assert DeltaTable(path).history(1)[0]["userMetadata"] == "said in the commit"
+    assert TableWriter(spark, path, SCHEMA).begin(Transaction("app", 0)) is None
+
+
+def test_the_tally_counts_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    value = sf.struct(sf.col("id").alias("n"), sf.lit("word").alias("word"))
+    error = sf.struct(sf.lit("bad").alias("code"))
+    kind = sf.col("id") % 4
+    decoded = spark.range(0, 400, 1, 3).select(
+        sf.struct(sf.when(kind < 2, value).alias("value"), sf.when(kind == 2, error).alias("error")).alias("decoded")
+    )
+    tally = Tally(spark)
+    for version in range(2):  # counts begin anew with each batch
+        append = TableWriter(spark, path, SCHEMA).begin(Transaction("app", version))
+        assert append is not None
+        append.write(tally.good_records(decoded).select("decoded.value.*"))
+        assert tally.counts() == Counts(good=200, bad=100, tombstones=100)
+        assert append.rows() == 200
+        append.commit()
+    assert len(read(path)) == 400
