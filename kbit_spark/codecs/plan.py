@@ -11,9 +11,9 @@ Plan = dict[str, Any]
 
 
 def plan_of_field(field: FieldSpec) -> Plan:
-    """Return name, type and nullability of a field as a plan's `fields` hold them."""
-    kind: Plan = {"tensor": plan_of_tensor(field)} if field.tensor else {"type": field.type}
-    return {"name": field.name, "required": field.required, **kind}
+    """Return name, names on the wire, type and nullability of a field as a plan's `fields` hold them."""
+    kind: Plan = {"tensor": plan_of_tensor(field)} if field.tensor else {"type": field.tree}
+    return {"name": field.name, "sources": list(field.wire_names), "required": field.required, **kind}
 
 
 def plan_of_tensor(field: FieldSpec) -> Plan:
