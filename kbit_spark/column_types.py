@@ -69,6 +69,23 @@ def parse_columns(text: str) -> list[TypedColumn]:
     return columns
 
 
+def type_text(tree: TypeTree) -> str:
+    """Return a tree as the text that `parse_type` reads."""
+    if isinstance(tree, str):
+        return tree
+    match tree["type"]:
+        case "array":
+            return f"array<{type_text(tree['items'])}>"
+        case "map":
+            return f"map<{type_text(tree['keys'])},{type_text(tree['values'])}>"
+        case "decimal":
+            return f"decimal({tree['precision']},{tree['scale']})"
+    fields = [
+        f"`{field['name']}`: {type_text(field['type'])}{' not null' * field['required']}" for field in tree["fields"]
+    ]
+    return f"struct<{', '.join(fields)}>"
+
+
 class _Reader:
     """Reads a type from left to right."""
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec
 
 Plan = dict[str, Any]
+
+
+class UnreadableSchemaError(UsageError):
+    """A schema that can never give the row; `code` is what each of its records is rejected with."""
+
+    def __init__(self, message: str, hint: str = "", *, code: str = "type_mismatch") -> None:
+        super().__init__(message, hint)
+        self.code = code
 
 
 def plan_of_field(field: FieldSpec) -> Plan:
