@@ -6,6 +6,7 @@ Source: Avro 1.12 specification. A logical type that is unknown or breaks its ru
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -169,8 +170,8 @@ def _is_decimal(schema: Mapping[str, Any]) -> bool:
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
         return False
     size = schema.get("size")
-    # a fixed holds as many digits as its largest number has
-    return schema.get("type") != "fixed" or (type(size) is int and 10**precision <= 2 ** (8 * size - 1))
+    # a fixed holds the digits that every number of its bits may have
+    return schema.get("type") != "fixed" or (type(size) is int and precision <= math.log10(2) * (8 * size - 1))
 
 
 def _simple(name: str) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from kbit_spark.codecs.avro_schema import AvroType
 from kbit_spark.codecs.plan import Plan
-from kbit_spark.column_types import TypeTree
+from kbit_spark.column_types import MAX_PRECISION, TypeTree
 
 _SCALAR_READERS: dict[tuple[str, str], str] = {
     ("boolean", "boolean"): "boolean",
@@ -58,9 +58,12 @@ def value_plan(writer: AvroType, tree: TypeTree, reader: AvroType | None) -> Pla
 
 
 def logical_plan(writer: AvroType) -> tuple[TypeTree, Plan] | None:
-    """Return the column's type that a logical type is made for, and how it is read; None for a type without one."""
+    """Return the column's type that a logical type is made for, and how it is read.
+
+    None for a type without one; also for a decimal of more digits than a column has, which can only be bytes.
+    """
     logical = writer.logical
-    if logical is None:
+    if logical is None or (logical == "decimal" and writer.definition["precision"] > MAX_PRECISION):
         return None
     if logical == "decimal":
         digits = {"precision": writer.definition["precision"], "scale": writer.definition.get("scale", 0)}
