@@ -6,22 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbit_spark.column_types import TypeTree, parse_columns, parse_type
+from kbit_spark.column_types import TypeTree, parse_columns, parse_type, type_text
 
 SCALARS = ("boolean", "byte", "short", "int", "long", "float", "double", "string", "binary", "date", "timestamp")
-
-
-def spell(tree: TypeTree) -> str:
-    if isinstance(tree, str):
-        return tree
-    if tree["type"] == "array":
-        return f"array<{spell(tree['items'])}>"
-    if tree["type"] == "map":
-        return f"map<{spell(tree['keys'])}, {spell(tree['values'])}>"
-    if tree["type"] == "decimal":
-        return f"decimal({tree['precision']},{tree['scale']})"
-    fields = [f"{f['name']}: {spell(f['type'])}{' not null' if f['required'] else ''}" for f in tree["fields"]]
-    return f"struct<{', '.join(fields)}>"
 
 
 def trees() -> st.SearchStrategy[TypeTree]:
@@ -46,7 +33,7 @@ def trees() -> st.SearchStrategy[TypeTree]:
 
 @given(trees(), st.booleans())
 def test_what_is_spelled_is_read_back(tree: TypeTree, upper: bool) -> None:
-    text = spell(tree)
+    text = type_text(tree)
     assert parse_type(text) == tree
     if upper and "struct" not in text:  # names keep their case
         assert parse_type(text.upper()) == tree

@@ -89,7 +89,7 @@ class _Planner:
         try:
             return self.read(field.type, column.wanted)
         except Unresolved as fault:
-            raise fault.inside(column.names[0]) from fault
+            raise fault.inside(column.name) from fault
 
     def _default(self, index: int, column: Column) -> Plan:
         assert column.reader is not None
@@ -97,7 +97,7 @@ class _Planner:
             data = encode_default(column.reader.default, column.reader.type)
         except ValueError as error:
             msg = f"its default in the reader's schema: {error}"
-            raise Unresolved(msg, path=(column.names[0],)) from error
+            raise Unresolved(msg, path=(column.name,)) from error
         return {"target": index, "bytes": data.hex(), "reader": self._field(column.reader, column)}
 
     def read(self, writer: AvroType, wanted: Wanted) -> Plan:

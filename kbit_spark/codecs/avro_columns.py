@@ -25,6 +25,7 @@ class Wanted:
 class Column:
     """A field of a row: its names in payloads, the first that there is counts, and its field in the reader's schema."""
 
+    name: str
     names: tuple[str, ...]
     wanted: Wanted
     reader: AvroField | None
@@ -47,21 +48,24 @@ class Unresolved(Exception):  # noqa: N818 - it is what a pair of types is
 def column_of_field(field: FieldSpec, reader: AvroType | None) -> Column:
     """Return a column of the row; `reader` is the record of the reader's schema."""
     tensor = plan_of_tensor(field) if field.tensor else None
-    return _column(field.wire_names, Wanted(field.tree, field.required, tensor=tensor), reader)
+    return _column(field.name, field.wire_names, Wanted(field.tree, field.required, tensor=tensor), reader)
 
 
 def columns_of_struct(tree: TypeTree, reader: AvroType | None) -> list[Column]:
     """Return the columns of a nested record."""
     assert isinstance(tree, dict)
-    return [_column((inner["name"],), Wanted(inner["type"], inner["required"]), reader) for inner in tree["fields"]]
+    return [
+        _column(inner["name"], (inner["name"],), Wanted(inner["type"], inner["required"]), reader)
+        for inner in tree["fields"]
+    ]
 
 
-def _column(names: tuple[str, ...], wanted: Wanted, record: AvroType | None) -> Column:
+def _column(name: str, names: tuple[str, ...], wanted: Wanted, record: AvroType | None) -> Column:
     field = _reader_field(names, record)
     if field is None:
-        return Column(names, wanted, None)
+        return Column(name, names, wanted, None)
     wanted = Wanted(wanted.tree, wanted.required, field.type, wanted.tensor)
-    return Column((*names, field.name, *field.aliases), wanted, field)
+    return Column(name, (*names, field.name, *field.aliases), wanted, field)
 
 
 def _reader_field(names: tuple[str, ...], record: AvroType | None) -> AvroField | None:
@@ -85,8 +89,8 @@ def match_columns(writer: AvroType, columns: Sequence[Column]) -> dict[str, int]
         if name is None:
             continue
         if name in taken:
-            msg = f"{columns[taken[name]].names[0]!r} is read from {name} too"
-            raise Unresolved(msg, path=(column.names[0],))
+            msg = f"{columns[taken[name]].name!r} is read from {name} too"
+            raise Unresolved(msg, path=(column.name,))
         taken[name] = index
     return taken
 

@@ -104,17 +104,19 @@ def without_logical(schema: Json) -> Json:
     return {key: without_logical(inner) for key, inner in schema.items() if key != "logicalType"}
 
 
-def values(kind: AvroType) -> st.SearchStrategy[Any]:
-    """Return values of a type as they are on the wire; of a union with the branch's name."""
+def values(kind: AvroType, first: bool = False) -> st.SearchStrategy[Any]:
+    """Return values of a type as they are on the wire; of a union with the branch's name, or only of its `first`."""
     match kind.kind:
         case "union":
-            return st.one_of([st.tuples(st.just(b.name), values(b)) for b in kind.branches])
+            return st.one_of(
+                [st.tuples(st.just(b.name), values(b, first)) for b in kind.branches[: 1 if first else None]]
+            )
         case "record":
-            return st.fixed_dictionaries({field.name: values(field.type) for field in kind.fields})
+            return st.fixed_dictionaries({field.name: values(field.type, first) for field in kind.fields})
         case "array":
-            return st.lists(values(kind.items), max_size=3)
+            return st.lists(values(kind.items, first), max_size=3)
         case "map":
-            return st.dictionaries(st.text(max_size=3), values(kind.values), max_size=3)
+            return st.dictionaries(st.text(max_size=3), values(kind.values, first), max_size=3)
         case "enum":
             return st.sampled_from(kind.symbols)
         case "fixed" | "bytes":

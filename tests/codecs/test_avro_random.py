@@ -66,7 +66,7 @@ def test_what_is_left_out_is_read_over_exactly(data: st.DataObject, schema: Any,
 @given(data=st.data(), schema=schemas())
 def test_a_default_is_what_would_have_been_written(data: st.DataObject, schema: Any, decode: Decode) -> None:
     root = parse_record(json.dumps(schema), "random")
-    row = data.draw(values(root))
+    row = data.draw(values(root, first=True))  # a default that fits several branches is of the first
     reader = {**schema, "fields": [f | {"default": _json(row[f["name"]], k.type)} for f, k in _pairs(schema, root)]}
     writer = {"type": "record", "name": "Old", "fields": [{"name": "gone", "type": "int"}]}
     plan = avro_plan(json.dumps(writer), avro_fields(schema), "random", json.dumps(reader))
