@@ -1,4 +1,4 @@
-"""Drawn rows of every column type, written as JSON or Extended JSON with the standard library, and as tests show them."""
+"""Drawn rows of every column type, as JSON or Extended JSON from the standard library, and as tests show them."""
 
 from __future__ import annotations
 

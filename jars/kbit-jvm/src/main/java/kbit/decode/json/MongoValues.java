@@ -77,7 +77,7 @@ final class MongoValues {
         name.isEmpty()
             ? JsonNumbers.integer(in, -bound, bound, "timestamp")
             : Long.parseLong(MongoNumbers.text(in, name));
-    if (Math.abs(millis) > bound) throw DecodeException.overflow(position, "timestamp");
+    if (millis < -bound || millis > bound) throw DecodeException.overflow(position, "timestamp");
     if (!name.isEmpty()) MongoWrapper.close(in, name);
     return Instant.ofEpochMilli(millis);
   }
