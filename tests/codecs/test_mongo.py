@@ -9,7 +9,7 @@ import pytest
 from kbit_spark.codecs.framing import ConfluentSchemas, raw_plan
 from kbit_spark.codecs.mongo import mongo_plan
 from kbit_spark.codecs.registry import SchemaRegistry
-from kbit_spark.config.ingest import TopicConfig
+from kbit_spark.config.ingest import KafkaConfig, TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.local.registry import Registry, serve
 from kbit_spark.schemas import FieldSpec, Tensor
@@ -171,6 +171,12 @@ ROW = {"value": {"image": {"$hex": "0102"}, "label": 7, "metadata": None}}
 def test_both_documents_of_digits_end_in_one_row(decode: Decode) -> None:
     plan = raw_plan(TopicConfig(name="t", format="mongo"), FIELDS)
     assert decode(plan, [json.dumps(document).encode() for document in DOCUMENTS]) == [ROW] * 3
+
+
+def test_framing_auto_can_be_no_header_at_all() -> None:
+    topic = TopicConfig(name="t", format="mongo", framing="auto")
+    kafka = KafkaConfig(bootstrap_servers="none:0", topics=(topic,), registry=RegistryConfig(url="http://none:1"))
+    assert kafka.framings(topic) == ("confluent", "raw")
 
 
 def test_documents_behind_the_header_of_a_json_schema(decode: Decode) -> None:

@@ -32,6 +32,12 @@ class JsonCursor {
     return -1;
   }
 
+  /** Skips white space and returns the index of what follows. */
+  final int place() {
+    peek();
+    return at;
+  }
+
   void expect(char wanted) throws DecodeException {
     if (peek() != wanted) throw bad("expected '" + wanted + "'");
     at++;
@@ -229,8 +235,7 @@ class JsonCursor {
     }
     Set<String> names = new HashSet<>();
     do {
-      peek();
-      int start = at;
+      int start = place();
       if (!names.add(new String(name(), StandardCharsets.UTF_8))) throw repeated(start);
       expect(':');
       skip(depth);

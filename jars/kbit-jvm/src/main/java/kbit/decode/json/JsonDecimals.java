@@ -6,7 +6,7 @@ import kbit.decode.DecodeException;
 
 /** Decimals: the digits of the text, never rounded; zeros at either end do not count. */
 final class JsonDecimals {
-  /** Exponents beyond it are all the same: no digit of theirs is near the point. Its sum with a length is no overflow. */
+  /** Exponents beyond it are all the same: no digit of theirs is near the point. Sums with a length do not overflow. */
   private static final long FAR = 1L << 40;
 
   private JsonDecimals() {}
@@ -20,12 +20,13 @@ final class JsonDecimals {
   }
 
   /**
-   * Returns the number that stands in {@code [from, to)}. At most 39 digits are ever made into a number, however long
-   * the text is.
+   * Returns the number that stands in {@code [from, to)}. However long the text is, no more than {@code precision} digits
+   * are made into a number.
    *
    * @param position where a fault is reported
    */
-  static BigDecimal parse(byte[] text, int from, int to, int position, int precision, int scale) throws DecodeException {
+  static BigDecimal parse(byte[] text, int from, int to, int position, int precision, int scale)
+      throws DecodeException {
     int at = text[from] == '-' ? from + 1 : from;
     int first = -1; // first and last digit that is not zero
     int last = -1;
@@ -44,8 +45,9 @@ final class JsonDecimals {
     long exponent = end < to ? exponent(text, end + 1, to) : 0;
     long highest = powerOf(first, point) + exponent;
     long lowest = powerOf(last, point) + exponent;
-    if (highest >= precision - scale) throw DecodeException.overflow(position, name(precision, scale));
-    if (lowest < -scale) throw DecodeException.mismatch(position, "the number has more digits behind the point than " + name(precision, scale));
+    int whole = precision - scale;
+    if (highest >= whole) throw DecodeException.overflow(position, "a decimal of " + whole + " digits before the point");
+    if (lowest < -scale) throw DecodeException.mismatch(position, "more digits behind the point than scale " + scale);
     StringBuilder digits = new StringBuilder(text[from] == '-' ? "-" : "");
     for (int i = first; i <= last; i++) if (text[i] != '.') digits.append((char) text[i]);
     return new BigDecimal(new BigInteger(digits.toString()), (int) -lowest).setScale(scale);
@@ -63,9 +65,5 @@ final class JsonDecimals {
       value = Math.min(value * 10 + text[i] - '0', FAR);
     }
     return negative ? -value : value;
-  }
-
-  private static String name(int precision, int scale) {
-    return "decimal(" + precision + "," + scale + ")";
   }
 }

@@ -48,8 +48,7 @@ final class JsonFields {
     if (!more) in.at++;
     int expected = 0; // members mostly come in the order of the fields
     while (more) {
-      in.peek();
-      int start = in.at;
+      int start = in.place();
       byte[] name = in.name();
       int index = index(name, expected);
       in.expect(':');

@@ -13,14 +13,10 @@ class JsonTensorReader implements JsonReader {
 
   @Override
   public Object read(JsonCursor in) throws DecodeException {
-    int start = in.at;
-    int next = in.peek();
-    if (next != '[') {
-      int position = in.at;
-      return tensor.checked(bytes(in), position);
-    }
+    int start = in.place();
+    if (in.peek() != '[') return tensor.checked(bytes(in), start);
     byte[] data = tensor.allocate();
-    start = in.at++;
+    in.at++;
     boolean nested = in.peek() == '[' && tensor.shape.length > 1;
     in.at = start;
     if (nested) nestedList(in, data, 0, 0);

@@ -43,8 +43,7 @@ final class JsonTimes {
   }
 
   private static <T> T read(JsonCursor in, Pattern form, Parsing<T> parsing, String wanted) throws DecodeException {
-    in.peek();
-    int start = in.at;
+    int start = in.place();
     String text = new String(JsonScalars.text(in, wanted), StandardCharsets.UTF_8);
     try {
       if (form.matcher(text).matches()) return parsing.parse(text);

@@ -73,8 +73,7 @@ class JsonTypes {
       boolean more = in.peek() != '}';
       if (!more) in.at++;
       while (more) {
-        in.peek();
-        int start = in.at;
+        int start = in.place();
         UTF8String name = UTF8String.fromBytes(in.name());
         in.expect(':');
         if (members.containsKey(name)) throw JsonCursor.repeated(start);

@@ -27,7 +27,7 @@ final class MongoNumbers {
       }
     }
     String name = MongoWrapper.open(in, INTEGERS, "an integer");
-    int position = position(in);
+    int position = in.place();
     long value = Long.parseLong(text(in, name));
     if (value < min || value > max) throw DecodeException.overflow(position, type);
     MongoWrapper.close(in, name);
@@ -35,8 +35,8 @@ final class MongoNumbers {
   }
 
   /**
-   * The hot path of lists of wrapped numbers: {"$numberInt":"DIGITS"} without white space. Returns the index behind up to
-   * nine digits; 0 if anything looks unusual, which is left to the general reader.
+   * The hot path of lists of wrapped numbers: {"$numberInt":"DIGITS"} without white space. Returns the index behind up
+   * to nine digits; 0 if anything looks unusual, which is left to the general reader.
    */
   private static int compact(JsonCursor in) {
     byte[] data = in.data;
@@ -67,7 +67,7 @@ final class MongoNumbers {
   static double number(JsonCursor in, String type) throws DecodeException {
     if (in.peek() != '{') return JsonNumbers.number(in, type);
     String name = MongoWrapper.open(in, FLOATING, "a number");
-    int position = position(in);
+    int position = in.place();
     String text = text(in, name);
     double value = Double.parseDouble(text);
     if (Double.isInfinite(value) && !NOT_FINITE.contains(text)) throw DecodeException.overflow(position, type);
@@ -79,7 +79,7 @@ final class MongoNumbers {
   static float single(JsonCursor in) throws DecodeException {
     if (in.peek() != '{') return JsonNumbers.single(in);
     String name = MongoWrapper.open(in, FLOATING, "a number");
-    int position = position(in);
+    int position = in.place();
     String text = text(in, name);
     float value = Float.parseFloat(text);
     if (Float.isInfinite(value) && !NOT_FINITE.contains(text)) throw DecodeException.overflow(position, "float");
@@ -90,7 +90,7 @@ final class MongoNumbers {
   /** Reads a wrapped number by its digits. */
   static BigDecimal decimal(JsonCursor in, int precision, int scale) throws DecodeException {
     String name = MongoWrapper.open(in, ALL, "a number");
-    int position = position(in);
+    int position = in.place();
     String text = text(in, name);
     if (NOT_FINITE.contains(text)) throw DecodeException.mismatch(position, text + " for a decimal field");
     byte[] digits = text.getBytes(StandardCharsets.US_ASCII);
@@ -107,20 +107,15 @@ final class MongoNumbers {
     return text;
   }
 
-  private static int position(JsonCursor in) {
-    in.peek();
-    return in.at;
-  }
-
   /** Reads the text in the wrapper {@code name}: a number as JSON writes it, within the range of the wrapper. */
   static String text(JsonCursor in, String name) throws DecodeException {
-    int position = position(in);
+    int position = in.place();
     byte[] text = JsonScalars.text(in, "a number as text");
     String number = new String(text, StandardCharsets.UTF_8);
     boolean integer = INTEGERS.contains(name);
     if (!integer && NOT_FINITE.contains(number)) return number;
     JsonCursor inner = new JsonCursor(text);
-    if (!isNumber(inner, integer)) throw DecodeException.mismatch(position, "the text in " + name + " is no such number");
+    if (!isNumber(inner, integer)) throw DecodeException.mismatch(position, "the text is no number for " + name);
     if (!integer) return number;
     inner.at = 0;
     long bound = name.equals("$numberInt") ? Integer.MAX_VALUE : Long.MAX_VALUE;

@@ -52,14 +52,13 @@ final class MongoValues {
   }
 
   private static String matching(JsonCursor in, Pattern form, String wanted) throws DecodeException {
-    in.peek();
-    int start = in.at;
+    int start = in.place();
     String text = new String(JsonScalars.text(in, wanted), StandardCharsets.UTF_8);
     if (!form.matcher(text).matches()) throw DecodeException.mismatch(start, "expected " + wanted);
     return text.toLowerCase(Locale.ROOT);
   }
 
-  /** Reads {"$date": TEXT}, {"$date": {"$numberLong": MILLISECONDS}} or, as older writers do, {"$date": MILLISECONDS}. */
+  /** Reads {"$date": TEXT}, {"$date": {"$numberLong": MILLIS}} or, as older writers do, {"$date": MILLIS}. */
   static Instant instant(JsonCursor in) throws DecodeException {
     MongoWrapper.open(in, DATE, "a date");
     Instant instant = in.peek() == '"' ? JsonTimes.instant(in) : ofMillis(in);
@@ -71,8 +70,7 @@ final class MongoValues {
     String name = in.peek() == '{' ? MongoWrapper.open(in, MILLIS, "milliseconds in $numberLong") : "";
     // Spark counts microseconds in 64 bits
     long bound = Long.MAX_VALUE / 1000;
-    in.peek();
-    int position = in.at;
+    int position = in.place();
     long millis =
         name.isEmpty()
             ? JsonNumbers.integer(in, -bound, bound, "timestamp")
@@ -117,8 +115,7 @@ final class MongoValues {
       if (name.equals(bytesName)) bytes = JsonScalars.binary(in);
       else type = matching(in, SUBTYPE, "a subtype of one or two hexadecimal digits");
       if (!in.more('}')) break;
-      in.peek();
-      int start = in.at;
+      int start = in.place();
       name = member(in, bytesName, typeName);
       if (name.equals(bytesName) ? bytes != null : type != null) throw JsonCursor.repeated(start);
     }
@@ -129,10 +126,10 @@ final class MongoValues {
   }
 
   private static String member(JsonCursor in, String one, String other) throws DecodeException {
-    in.peek();
-    int start = in.at;
+    int start = in.place();
     String name = new String(in.name(), StandardCharsets.UTF_8);
-    if (!name.equals(one) && !name.equals(other)) throw DecodeException.mismatch(start, "expected " + one + " or " + other);
+    boolean known = name.equals(one) || name.equals(other);
+    if (!known) throw DecodeException.mismatch(start, "expected " + one + " or " + other);
     in.expect(':');
     return name;
   }

@@ -9,8 +9,8 @@ final class MongoWrapper {
   /** Names that make an object a value. A reference ($ref) is a document, and $type alone may be any. */
   private static final Set<String> NAMES =
       Set.of(
-          "$oid", "$numberInt", "$numberLong", "$numberDouble", "$numberDecimal", "$date", "$binary", "$uuid", "$symbol",
-          "$code", "$timestamp", "$regularExpression", "$dbPointer", "$minKey", "$maxKey", "$undefined");
+          "$oid", "$numberInt", "$numberLong", "$numberDouble", "$numberDecimal", "$date", "$binary", "$uuid",
+          "$symbol", "$code", "$timestamp", "$regularExpression", "$dbPointer", "$minKey", "$maxKey", "$undefined");
 
   private MongoWrapper() {}
 
@@ -27,10 +27,9 @@ final class MongoWrapper {
     return name;
   }
 
-  /** Goes into the wrapper at the cursor, up to what stands behind the colon, and returns which of {@code names} it is. */
+  /** Goes into the wrapper at the cursor, up to behind the colon, and returns which of {@code names} it is. */
   static String open(JsonCursor in, Set<String> names, String wanted) throws DecodeException {
-    in.peek();
-    int start = in.at;
+    int start = in.place();
     String name = firstName(in);
     if (!names.contains(name)) {
       in.at++;
@@ -47,8 +46,7 @@ final class MongoWrapper {
   /** Consumes the end of the wrapper {@code name}. */
   static void close(JsonCursor in, String name) throws DecodeException {
     if (!in.more('}')) return;
-    in.peek();
-    int start = in.at;
+    int start = in.place();
     if (new String(in.name(), StandardCharsets.UTF_8).equals(name)) throw JsonCursor.repeated(start);
     throw DecodeException.mismatch(start, name + " holds nothing else");
   }
