@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -17,6 +18,7 @@ from tests.fixtures.decode import Decode
 
 MISMATCH, OVERFLOW, SYNTAX = "type_mismatch", "int_overflow", "bad_json"
 UUID = "00112233-4455-6677-8899-AABBCCDDEEFF"
+UUID_BASE64 = base64.b64encode(bytes.fromhex(UUID.replace("-", ""))).decode()
 BYTES = '{"base64":"AP8=","subType":"00"}'
 
 
@@ -64,7 +66,12 @@ BYTES = '{"base64":"AP8=","subType":"00"}'
         ("string", '{"$oid":"0123456789abcdef0123456"}', (MISMATCH, 13)),
         ("string", f'{{"$uuid":"{UUID}"}}', UUID.lower()),
         ("string", '{"$uuid":"00112233445566778899AABBCCDDEEFF"}', (MISMATCH, 14)),
-        ("string", '{"$symbol":"x"}', (MISMATCH, 5)),
+        ("string", '{"$symbol":"x"}', "x"),
+        ("string", f'{{"$binary":{{"base64":"{UUID_BASE64}","subType":"04"}}}}', UUID.lower()),
+        ("string", f'{{"$binary":"{UUID_BASE64}","$type":"4"}}', UUID.lower()),
+        ("string", f'{{"$binary":{{"base64":"{UUID_BASE64}","subType":"03"}}}}', (MISMATCH, 5)),
+        ("string", '{"$binary":{"base64":"AP8=","subType":"04"}}', (MISMATCH, 5)),
+        ("string", '{"$code":"x"}', (MISMATCH, 5)),
         ("string", '{"$numberInt":"7"}', (MISMATCH, 5)),
         ("binary", f'{{"$binary":{BYTES}}}', {"$hex": "00ff"}),
         ("binary", '{"$binary":{"subType":"4","base64":"AP8="}}', {"$hex": "00ff"}),
@@ -116,6 +123,7 @@ def test_values(kind: str, text: str, found: object, decode: Decode) -> None:
         ('{"x":[{"$numberInt":"x"}]}', MISMATCH),
         ('{"$numberDecimal":"Inf"}', MISMATCH),
         ('{"$oid":"0123"}', MISMATCH),
+        ('{"$symbol":1}', MISMATCH),
         ('{"$date":"yesterday"}', MISMATCH),
         ('{"$numberLong":"9223372036854775808"}', OVERFLOW),
         ('{"$timestamp":{"t":1,"t":2}}', SYNTAX),

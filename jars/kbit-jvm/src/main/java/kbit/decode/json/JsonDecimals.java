@@ -20,8 +20,8 @@ final class JsonDecimals {
   }
 
   /**
-   * Returns the number that stands in {@code [from, to)}. However long the text is, no more than {@code precision} digits
-   * are made into a number.
+   * Returns the number that stands in {@code [from, to)}. However long the text is, no more than {@code precision}
+   * digits are made into a number.
    *
    * @param position where a fault is reported
    */
@@ -46,7 +46,7 @@ final class JsonDecimals {
     long highest = powerOf(first, point) + exponent;
     long lowest = powerOf(last, point) + exponent;
     int whole = precision - scale;
-    if (highest >= whole) throw DecodeException.overflow(position, "a decimal of " + whole + " digits before the point");
+    if (highest >= whole) throw DecodeException.overflow(position, "a decimal with " + whole + " whole digits");
     if (lowest < -scale) throw DecodeException.mismatch(position, "more digits behind the point than scale " + scale);
     StringBuilder digits = new StringBuilder(text[from] == '-' ? "-" : "");
     for (int i = first; i <= last; i++) if (text[i] != '.') digits.append((char) text[i]);

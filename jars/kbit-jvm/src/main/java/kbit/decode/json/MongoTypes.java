@@ -41,7 +41,7 @@ final class MongoTypes extends JsonTypes {
       case "long" -> in -> MongoNumbers.integer(in, Long.MIN_VALUE, Long.MAX_VALUE, "long");
       case "float" -> wrapped(super.scalar(type), MongoNumbers::float32);
       case "double" -> wrapped(super.scalar(type), MongoNumbers::float64);
-      case "string" -> wrapped(super.scalar(type), MongoValues::id);
+      case "string" -> wrapped(super.scalar(type), MongoValues::text);
       case "binary" -> wrapped(super.scalar(type), MongoValues::binary);
       case "date" -> wrapped(super.scalar(type), MongoValues::date);
       case "timestamp" -> wrapped(super.scalar(type), MongoValues::instant);

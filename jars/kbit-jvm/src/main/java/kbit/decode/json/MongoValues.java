@@ -22,14 +22,17 @@ final class MongoValues {
   private static final Pattern SUBTYPE = Pattern.compile("[0-9a-fA-F]{1,2}");
   private static final Set<String> DATE = Set.of("$date");
   private static final Set<String> MILLIS = Set.of("$numberLong");
-  private static final Set<String> IDS = Set.of("$oid", "$uuid");
+  private static final Set<String> TEXTS = Set.of("$oid", "$uuid", "$symbol", "$binary", "$type");
+  private static final int UUID_SUBTYPE = 4;
+  private static final int UUID_BYTES = 16;
   private static final Set<String> BYTES = Set.of("$binary", "$type", "$uuid");
 
   /** The reader of each wrapper whose form is known; a wrapper that no field wants is read and dropped. */
   static final Map<String, JsonReader> READERS =
       Map.of(
-          "$oid", MongoValues::id,
-          "$uuid", MongoValues::id,
+          "$oid", MongoValues::text,
+          "$uuid", MongoValues::text,
+          "$symbol", MongoValues::text,
           "$date", MongoValues::instant,
           "$binary", MongoValues::binary,
           "$numberInt", MongoNumbers::any,
@@ -39,12 +42,27 @@ final class MongoValues {
 
   private MongoValues() {}
 
-  /** Reads an object id as 24 hexadecimal digits, or a UUID as text with hyphens, both in lower case. */
-  static UTF8String id(JsonCursor in) throws DecodeException {
-    String name = MongoWrapper.open(in, IDS, "a string");
-    String text = name.equals("$oid") ? matching(in, OID, "24 hexadecimal digits") : uuid(in);
+  /** Reads a symbol, an object id as 24 hexadecimal digits, or a UUID, also in its bytes, as text in lower case. */
+  static UTF8String text(JsonCursor in) throws DecodeException {
+    int start = in.place();
+    String name = MongoWrapper.open(in, TEXTS, "a string");
+    if (name.equals("$binary") || name.equals("$type")) return uuid(binary(in, name), start);
+    UTF8String text =
+        switch (name) {
+          case "$oid" -> UTF8String.fromString(matching(in, OID, "24 hexadecimal digits"));
+          case "$uuid" -> UTF8String.fromString(uuid(in));
+          default -> UTF8String.fromBytes(JsonScalars.text(in, "a string"));
+        };
     MongoWrapper.close(in, name);
-    return UTF8String.fromString(text);
+    return text;
+  }
+
+  private static UTF8String uuid(Binary binary, int position) throws DecodeException {
+    if (binary.subtype != UUID_SUBTYPE || binary.bytes.length != UUID_BYTES) {
+      throw DecodeException.mismatch(position, "expected a string, found bytes that are no UUID");
+    }
+    ByteBuffer bytes = ByteBuffer.wrap(binary.bytes);
+    return UTF8String.fromString(new UUID(bytes.getLong(), bytes.getLong()).toString());
   }
 
   private static String uuid(JsonCursor in) throws DecodeException {
@@ -94,20 +112,27 @@ final class MongoValues {
     if (name.equals("$uuid")) {
       UUID uuid = UUID.fromString(uuid(in));
       MongoWrapper.close(in, name);
-      ByteBuffer bytes = ByteBuffer.allocate(16);
+      ByteBuffer bytes = ByteBuffer.allocate(UUID_BYTES);
       return bytes.putLong(uuid.getMostSignificantBits()).putLong(uuid.getLeastSignificantBits()).array();
     }
+    return binary(in, name).bytes;
+  }
+
+  private record Binary(byte[] bytes, int subtype) {}
+
+  /** Reads bytes and subtype from behind the wrapper's first name on to its end. */
+  private static Binary binary(JsonCursor in, String name) throws DecodeException {
     if (!name.equals("$binary") || in.peek() != '{') return bytesAndType(in, name, "$binary", "$type");
     in.at++;
     if (in.peek() == '}') throw DecodeException.mismatch(in.at, "base64 and subType are absent");
     String first = member(in, "base64", "subType");
-    byte[] bytes = bytesAndType(in, first, "base64", "subType");
+    Binary binary = bytesAndType(in, first, "base64", "subType");
     MongoWrapper.close(in, name);
-    return bytes;
+    return binary;
   }
 
   /** Reads both members, in either order, from behind the first name on to the end of their object. */
-  private static byte[] bytesAndType(JsonCursor in, String name, String bytesName, String typeName)
+  private static Binary bytesAndType(JsonCursor in, String name, String bytesName, String typeName)
       throws DecodeException {
     byte[] bytes = null;
     String type = null;
@@ -122,7 +147,7 @@ final class MongoValues {
     if (bytes == null || type == null) {
       throw DecodeException.mismatch(in.at - 1, (bytes == null ? bytesName : typeName) + " is absent");
     }
-    return bytes;
+    return new Binary(bytes, Integer.parseInt(type, 16));
   }
 
   private static String member(JsonCursor in, String one, String other) throws DecodeException {
