@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kbit_spark.datasets.prefetch import Prefetch
 from kbit_spark.datasets.row_groups import Columns, RowGroup, RowGroupReader
 from kbit_spark.datasets.sharding import EpochPlan, RowStream, rank_slice
+from kbit_spark.schemas import Tensor
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,11 @@ def _evaluation(source: Source, batch_rows: int) -> Iterator[Batch]:
         yield batch.pinned() if source.pin else batch
 
 
+def as_inputs(rows: torch.Tensor, tensor: Tensor) -> torch.Tensor:
+    """View uint8 of shape (rows, bytes of a tensor) as tensors of shape (rows, *tensor shape)."""
+    dtype: torch.dtype = getattr(torch, tensor.dtype)
+    return rows.view(dtype).reshape(len(rows), *tensor.shape)
+
+
 def _batch(inputs: NDArray[np.uint8], targets: NDArray[np.int64], columns: Columns) -> Batch:
-    dtype = np.dtype(columns.tensor.dtype).newbyteorder("<")
-    shaped = inputs.view(dtype).reshape(len(inputs), *columns.tensor.shape)
-    return Batch(torch.from_numpy(shaped), torch.from_numpy(targets))
+    return Batch(as_inputs(torch.from_numpy(inputs), columns.tensor), torch.from_numpy(targets))

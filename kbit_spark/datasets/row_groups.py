@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kbit_spark.datasets.columns import RowNumbers, binary_rows, class_labels
+from kbit_spark.datasets.columns import RowNumbers, class_labels, tensor_rows
 from kbit_spark.datasets.sharding import Segment
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import DataFile, StoredColumn, Tensor
@@ -123,7 +123,7 @@ class RowGroupReader:
     def _decode(self, rows: _Slice, group: RowGroup) -> Rows:
         columns = self._columns
         return Rows(
-            binary_rows(rows.inputs, columns.tensor.nbytes, f"{group.path}: {columns.input}", rows.numbers),
+            tensor_rows(rows.inputs, columns.tensor, f"{group.path}: {columns.input}", rows.numbers),
             class_labels(rows.targets, columns.classes, f"{group.path}: {columns.target}", rows.numbers),
         )
 
