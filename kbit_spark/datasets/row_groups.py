@@ -93,10 +93,19 @@ class RowGroupReader:
         Raises:
             RunError: an unreadable file, a wrong tensor length, a label out of range.
         """
-        parts = [part for segment in segments for part in self._read(segment)]
+        parts = list(self.parts(segments))
         if len(parts) == 1:
             return parts[0]
         return Rows(np.concatenate([p.inputs for p in parts]), np.concatenate([p.targets for p in parts]))
+
+    def parts(self, segments: Sequence[Segment]) -> Iterator[Rows]:
+        """Yield the rows of all segments, in order, in the pieces in which they are decoded: views of Arrow's memory.
+
+        Raises:
+            RunError: as for `read`.
+        """
+        for segment in segments:
+            yield from self._read(segment)
 
     def _read(self, segment: Segment) -> Iterator[Rows]:
         group = self._groups[segment.group]
