@@ -260,6 +260,9 @@ class Snapshot(Frozen):
     version: int
     files: tuple[DataFile, ...]
     tensors: dict[str, Tensor]
+    arrays: dict[str, DType] = Field(default_factory=dict)
+    """Columns of numeric arrays, which become tensors once their shape is told."""
+
     stored: dict[str, StoredColumn] = Field(default_factory=dict)
     """Names inside the files, for tables with column mapping."""
 

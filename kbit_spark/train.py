@@ -15,7 +15,8 @@ from kbit_spark.events import Event
 from kbit_spark.models import registry
 from kbit_spark.schemas import Snapshot
 from kbit_spark.session import spark_session
-from kbit_spark.tables.snapshot import require_columns, resolve
+from kbit_spark.storage import is_uri
+from kbit_spark.tables.snapshot import require_columns, resolve, with_shape
 from kbit_spark.telemetry.hub import Telemetry
 from kbit_spark.training import checkpoint
 from kbit_spark.training.barrier import launch
@@ -63,6 +64,9 @@ def plan(config: TrainConfig) -> tuple[Snapshot, Checkpoint | None]:
     if config.precision == "fp16" and config.device == "cpu":
         msg = "precision=fp16 needs a GPU"
         raise UsageError(msg, "use precision=bf16 or fp32 on the CPU")
+    if is_uri(config.checkpoint.dir):
+        msg = f"checkpoint.dir={config.checkpoint.dir} is no folder"
+        raise UsageError(msg, "name a folder that driver and executors share, e.g. a mounted bucket or volume")
     found = checkpoint.newest(checkpoint_dir(config))
     version = config.data.version
     longest = config.data.longest_run_s
@@ -71,6 +75,7 @@ def plan(config: TrainConfig) -> tuple[Snapshot, Checkpoint | None]:
         began = found.manifest.identity
         if began.table_id == snapshot.table_id and began.version != snapshot.version:
             snapshot = resolve(config.data.table, began.version, longest)
+    snapshot = with_shape(snapshot, config.data.input, config.data.input_shape)
     tensor = require_columns(snapshot, config.data.input)
     registry.build(config.model, tensor.shape, config.data.classes, config.model_options)
     if found is not None:

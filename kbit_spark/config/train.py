@@ -20,7 +20,10 @@ class DataConfig(Frozen):
     """Table version to train on; none: the newest at the start, pinned for the whole run."""
 
     input: str = "image"
-    """A tensor column."""
+    """A tensor column, or a column of numeric arrays."""
+
+    input_shape: tuple[int, ...] | None = None
+    """Shape of one array of such a column; a tensor column tells its own."""
 
     target: str = "label"
     """An integer column with values in [0, classes)."""
@@ -35,6 +38,9 @@ class DataConfig(Frozen):
     """Rows that are shuffled together in memory; bounds a rank's memory."""
 
     prefetch_batches: int = Field(default=4, ge=1)
+    resident: bool = False
+    """Keep all training rows in the memory of each rank's device, if they fit into half of what is free there."""
+
     longest_run_s: float = Field(default=86_400.0, gt=0)
     """Files must be safe from VACUUM for this long; a table version whose files may go earlier is refused."""
 

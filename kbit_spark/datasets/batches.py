@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from kbit_spark.datasets.prefetch import Prefetch
-from kbit_spark.datasets.row_groups import Columns, RowGroup, RowGroupReader
-from kbit_spark.datasets.sharding import EpochPlan, RowStream, rank_slice
+from kbit_spark.datasets.row_groups import Columns, RowGroup, RowGroupReader, Rows
+from kbit_spark.datasets.sharding import EpochPlan, Indices, LaneSlice, RowStream, rank_slice
+from kbit_spark.schemas import Tensor
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,33 @@ def _windows(source: Source, plan: EpochPlan, first: int) -> Iterator[tuple[NDAr
         inputs = np.empty((steps, local, source.columns.tensor.nbytes), dtype=np.uint8)
         targets = np.empty((steps, local), dtype=np.int64)
         for piece, reader in zip(slices, readers, strict=True):
-            rows = reader.read(plan.segments(window, piece.lane))
-            chosen = plan.shuffle(window, piece.lane)[:, piece.first : piece.stop]
-            place = slice(piece.target, piece.target + piece.stop - piece.first)
-            inputs[:, place] = rows.inputs[chosen]
-            targets[:, place] = rows.targets[chosen]
+            places = _places(plan.shuffle(window, piece.lane), piece, local)
+            _scatter(reader.parts(plan.segments(window, piece.lane)), places, inputs, targets)
         yield inputs, targets
+
+
+def _places(shuffle: Indices, piece: LaneSlice, local: int) -> Indices:
+    """Return for each row of a lane's window its place in the rank's window of `local` rows a step, -1 for none."""
+    chosen = shuffle[:, piece.first : piece.stop]
+    columns = np.arange(piece.target, piece.target + chosen.shape[1])
+    places = np.full(shuffle.size, -1, dtype=np.int64)
+    places[chosen] = np.arange(len(chosen))[:, np.newaxis] * local + columns
+    return places
+
+
+def _scatter(parts: Iterator[Rows], places: Indices, inputs: NDArray[np.uint8], targets: NDArray[np.int64]) -> None:
+    """Copy rows straight from Arrow's memory to their places: the one copy of each row."""
+    whole_rows = np.dtype((np.void, inputs.shape[-1]))  # numpy moves one such item several times as fast as a row
+    into, labels = inputs.reshape(-1).view(whole_rows), targets.reshape(-1)
+    begin = 0
+    for part in parts:
+        where = places[begin : begin + len(part.targets)]
+        begin += len(where)
+        rows, classes = part.inputs.reshape(-1).view(whole_rows), part.targets
+        if len(wanted := np.flatnonzero(where >= 0)) < len(where):
+            where, rows, classes = where[wanted], rows[wanted], classes[wanted]
+        into[where] = rows
+        labels[where] = classes
 
 
 def _batches_of(
@@ -105,7 +127,11 @@ def _evaluation(source: Source, batch_rows: int) -> Iterator[Batch]:
         yield batch.pinned() if source.pin else batch
 
 
+def as_inputs(rows: torch.Tensor, tensor: Tensor) -> torch.Tensor:
+    """View uint8 of shape (rows, bytes of a tensor) as tensors of shape (rows, *tensor shape)."""
+    dtype: torch.dtype = getattr(torch, tensor.dtype)
+    return rows.view(dtype).reshape(len(rows), *tensor.shape)
+
+
 def _batch(inputs: NDArray[np.uint8], targets: NDArray[np.int64], columns: Columns) -> Batch:
-    dtype = np.dtype(columns.tensor.dtype).newbyteorder("<")
-    shaped = inputs.view(dtype).reshape(len(inputs), *columns.tensor.shape)
-    return Batch(torch.from_numpy(shaped), torch.from_numpy(targets))
+    return Batch(as_inputs(torch.from_numpy(inputs), columns.tensor), torch.from_numpy(targets))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kbit_spark.datasets.columns import RowNumbers, binary_rows, class_labels
+from kbit_spark.datasets.columns import RowNumbers, class_labels, tensor_rows
 from kbit_spark.datasets.sharding import Segment
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import DataFile, StoredColumn, Tensor
@@ -93,10 +93,19 @@ class RowGroupReader:
         Raises:
             RunError: an unreadable file, a wrong tensor length, a label out of range.
         """
-        parts = [part for segment in segments for part in self._read(segment)]
+        parts = list(self.parts(segments))
         if len(parts) == 1:
             return parts[0]
         return Rows(np.concatenate([p.inputs for p in parts]), np.concatenate([p.targets for p in parts]))
+
+    def parts(self, segments: Sequence[Segment]) -> Iterator[Rows]:
+        """Yield the rows of all segments, in order, in the pieces in which they are decoded: views of Arrow's memory.
+
+        Raises:
+            RunError: as for `read`.
+        """
+        for segment in segments:
+            yield from self._read(segment)
 
     def _read(self, segment: Segment) -> Iterator[Rows]:
         group = self._groups[segment.group]
@@ -123,7 +132,7 @@ class RowGroupReader:
     def _decode(self, rows: _Slice, group: RowGroup) -> Rows:
         columns = self._columns
         return Rows(
-            binary_rows(rows.inputs, columns.tensor.nbytes, f"{group.path}: {columns.input}", rows.numbers),
+            tensor_rows(rows.inputs, columns.tensor, f"{group.path}: {columns.input}", rows.numbers),
             class_labels(rows.targets, columns.classes, f"{group.path}: {columns.target}", rows.numbers),
         )
 

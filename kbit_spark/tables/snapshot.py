@@ -13,13 +13,23 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.schema import ArrayType, PrimitiveType
 from numpy.typing import NDArray
 
-from kbit_spark.errors import RunError
-from kbit_spark.schemas import SPLIT_COLUMN, SPLITS, DataFile, Snapshot, StoredColumn, Tensor, pack_rows
+from kbit_spark.errors import RunError, UsageError
+from kbit_spark.schemas import SPLIT_COLUMN, SPLITS, DataFile, DType, Snapshot, StoredColumn, Tensor, pack_rows
 from kbit_spark.storage import is_uri
 from kbit_spark.tables.log import kafka_ranges, removals
 from kbit_spark.tables.retention import refuse_short_lived, retention_s
+
+_ITEMS: dict[str, DType] = {
+    "byte": "int8",
+    "short": "int16",
+    "integer": "int32",
+    "long": "int64",
+    "float": "float32",
+    "double": "float64",
+}
 
 
 def resolve(table: str, version: int | None = None, longest_run_s: float = 0.0) -> Snapshot:
@@ -49,10 +59,27 @@ def resolve(table: str, version: int | None = None, longest_run_s: float = 0.0) 
         version=delta.version(),
         files=_data_files(delta, root, actions),
         tensors=_tensors(delta),
+        arrays=_arrays(delta),
         stored=_stored(delta),
         kafka=kafka,
         kafka_complete=complete,
     )
+
+
+def with_shape(snapshot: Snapshot, column: str, shape: tuple[int, ...] | None) -> Snapshot:
+    """Return the snapshot in which an array column is a tensor of `shape`; unchanged where no shape is given.
+
+    Raises:
+        UsageError: the column is a tensor of another shape by itself.
+    """
+    own = snapshot.tensors.get(column)
+    if shape is None or column not in (*snapshot.tensors, *snapshot.arrays):
+        return snapshot
+    if own is not None and own.shape != shape:
+        msg = f"data.input_shape={list(shape)}, but column {column!r} holds tensors of shape {list(own.shape)}"
+        raise UsageError(msg, "leave data.input_shape out for a tensor column")
+    tensor = own or Tensor(dtype=snapshot.arrays[column], shape=shape)
+    return snapshot.model_copy(update={"tensors": {**snapshot.tensors, column: tensor}})
 
 
 def require_columns(snapshot: Snapshot, input_column: str) -> Tensor:
@@ -61,6 +88,9 @@ def require_columns(snapshot: Snapshot, input_column: str) -> Tensor:
     Raises:
         RunError: the column is no tensor of this table.
     """
+    if input_column in snapshot.arrays and input_column not in snapshot.tensors:
+        msg = f"column {input_column!r} of {snapshot.table} holds arrays of {snapshot.arrays[input_column]}"
+        raise RunError(msg, "tell their shape: data.input_shape=[...]")
     if input_column not in snapshot.tensors:
         known = ", ".join(sorted(snapshot.tensors)) or "none"
         msg = f"{snapshot.table} has no tensor column {input_column!r}; its tensor columns: {known}"
@@ -133,6 +163,15 @@ def _deleted_rows(delta: DeltaTable) -> dict[str, NDArray[np.bool_]]:
 def _tensors(delta: DeltaTable) -> dict[str, Tensor]:
     found = {field.name: Tensor.from_metadata(field.metadata) for field in delta.schema().fields}
     return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+
+def _arrays(delta: DeltaTable) -> dict[str, DType]:
+    found: dict[str, DType] = {}
+    for field in delta.schema().fields:
+        element = field.type.element_type if isinstance(field.type, ArrayType) else None
+        if isinstance(element, PrimitiveType) and element.type in _ITEMS:
+            found[field.name] = _ITEMS[element.type]
+    return found
 
 
 def _stored(delta: DeltaTable) -> dict[str, StoredColumn]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import closing
 
 from kbit_spark.datasets.batches import Batch, Source, evaluation_batches, training_batches
+from kbit_spark.datasets.device import on_device, resident_rows
 from kbit_spark.datasets.row_groups import Columns, list_row_groups
 from kbit_spark.datasets.sharding import EpochPlan, plan_epoch, steps_of_epoch
 from kbit_spark.schemas import SPLITS, Split
@@ -29,6 +31,7 @@ class RunData:
             data.input, data.target, job.snapshot.tensors[data.input], data.classes, job.snapshot.stored
         )
         self._groups = {split: list_row_groups(job.snapshot.of_split(split)) for split in SPLITS}
+        self._resident = resident_rows(self._source("train"), world.device) if data.resident else None
 
     def plan(self, epoch: int) -> EpochPlan:
         """Return the global batches of an epoch."""
@@ -47,13 +50,18 @@ class RunData:
         return sum(-(-steps_of_epoch(rows, size, epoch) // group) for epoch in range(self._config.epochs))
 
     def training(self, plan: EpochPlan, first_step: int) -> Generator[Batch, None, None]:
-        """Yield this rank's part of the global batches from `first_step` on."""
-        return training_batches(self._source("train"), plan, first_step)
+        """Yield this rank's part of the global batches from `first_step` on, on its device."""
+        if self._resident is not None:
+            yield from self._resident.batches(plan, first_step)
+            return
+        with closing(training_batches(self._source("train"), plan, first_step)) as batches:
+            yield from on_device(batches, self._world.device)
 
     def evaluation(self, split: Split) -> Generator[Batch, None, None]:
-        """Yield this rank's share of a split."""
+        """Yield this rank's share of a split, on its device."""
         rows = max(LEAST_EVALUATION_ROWS, self._config.global_batch_size // self._world.size)
-        return evaluation_batches(self._source(split), rows)
+        with closing(evaluation_batches(self._source(split), rows)) as batches:
+            yield from on_device(batches, self._world.device)
 
     def _source(self, split: Split) -> Source:
         return Source(

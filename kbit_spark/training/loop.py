@@ -80,7 +80,7 @@ class Trainer:
                 waited = time.perf_counter() - began
                 group = min(size, plan.steps - step // size * size)
                 last = step % size == group - 1
-                self._stepper.accumulate(batch.to(self._world.device), sums, group=group, last=last)
+                self._stepper.accumulate(batch, sums, group=group, last=last)
                 seconds = time.perf_counter() - began
                 self._count_step(step + 1)
                 self._reporter.step(
@@ -114,7 +114,7 @@ class Trainer:
         self._stepper.model.eval()
         with closing(self._data.evaluation(split)) as batches:
             for batch in batches:
-                self._stepper.evaluate(batch.to(self._world.device), sums)
+                self._stepper.evaluate(batch, sums)
         averages = sums.reduced()
         return averages if averages.rows else NO_ROWS
 

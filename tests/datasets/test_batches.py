@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from deltalake import write_deltalake
 
 from kbit_spark.datasets.batches import Source, evaluation_batches, training_batches
+from kbit_spark.datasets.device import on_device, resident_rows
 from kbit_spark.datasets.prefetch import Prefetch
 from kbit_spark.datasets.row_groups import Columns, list_row_groups
 from kbit_spark.datasets.sharding import plan_epoch
 from kbit_spark.datasets.transforms import normalize
-from kbit_spark.errors import RunError
-from kbit_spark.schemas import Snapshot
-from kbit_spark.tables.snapshot import resolve
+from kbit_spark.errors import RunError, UsageError
+from kbit_spark.schemas import Snapshot, Tensor
+from kbit_spark.tables.snapshot import require_columns, resolve, with_shape
 from tests.fixtures.samples import IMAGE, write_samples
 
 COLUMNS = Columns("image", "label", IMAGE, 10)
@@ -131,3 +135,68 @@ print(int(peak) / 1024)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return float(done.stdout)
+
+
+def test_resident_rows_give_the_same_batches(snapshot: Snapshot) -> None:
+    cpu = torch.device("cpu")
+    for rank in range(3):
+        data = source(snapshot, rank, 3)
+        plan = plan_epoch([g.rows for g in data.groups], seed=1, epoch=1, global_batch=32, window_rows=100)
+        resident = resident_rows(data, cpu)
+        assert resident is not None
+        for first in (0, 4):
+            pairs = zip(resident.batches(plan, first), training_batches(data, plan, first), strict=True)
+            assert all(torch.equal(r.inputs, s.inputs) and torch.equal(r.targets, s.targets) for r, s in pairs)
+
+
+def test_rows_that_do_not_fit_are_streamed(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
+    data = source(snapshot)
+    huge = replace(data, columns=replace(COLUMNS, tensor=Tensor(dtype="float64", shape=(2**20, 2**20))))
+    with caplog.at_level("INFO"):
+        assert resident_rows(huge, torch.device("cpu")) is None
+    assert "they are streamed" in caplog.text
+
+
+def test_batches_for_the_cpu_stay_as_they_are(snapshot: Snapshot) -> None:
+    data = source(snapshot)
+    plan = plan_epoch([g.rows for g in data.groups], seed=1, epoch=0, global_batch=300, window_rows=600)
+    plain = list(training_batches(data, plan))
+    assert [b.targets.data_ptr() for b in on_device(iter(plain), torch.device("cpu"))] == [
+        b.targets.data_ptr() for b in plain
+    ]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_batches_on_the_gpu_are_those_on_the_cpu(snapshot: Snapshot) -> None:
+    gpu = torch.device("cuda", 0)
+    data = source(snapshot)
+    plan = plan_epoch([g.rows for g in data.groups], seed=1, epoch=0, global_batch=30, window_rows=100)
+    expected = list(training_batches(data, plan))
+    resident = resident_rows(data, gpu)
+    assert resident is not None
+    pinned = training_batches(replace(data, pin=True), plan)
+    for found in (list(on_device(pinned, gpu)), list(resident.batches(plan))):
+        assert [b.inputs.device.type for b in found] == ["cuda"] * plan.steps
+        assert all(torch.equal(f.inputs.cpu(), e.inputs) for f, e in zip(found, expected, strict=True))
+        assert all(torch.equal(f.targets.cpu(), e.targets) for f, e in zip(found, expected, strict=True))
+
+
+def test_array_columns_and_constant_labels(tmp_path: Path) -> None:
+    rows = {"x": [[float(i), i / 2, -1.0] for i in range(40)], "label": [i % 4 for i in range(40)]}
+    schema = pa.schema([("x", pa.list_(pa.float32())), ("label", pa.int32())])
+    table = pa.table(rows, schema=schema).append_column("_split", pa.array(["train"] * 40))
+    write_deltalake(tmp_path / "samples", table, partition_by=["_split", "label"])
+    plain = resolve((tmp_path / "samples").as_uri())
+    with pytest.raises(RunError, match=r"holds arrays of float32 \(tell their shape: data.input_shape"):
+        require_columns(plain, "x")
+    snapshot = with_shape(plain, "x", (3,))
+    columns = Columns("x", "label", require_columns(snapshot, "x"), 4)
+    data = Source(list_row_groups(snapshot.of_split("train")), columns, 0, 1)
+    plan = plan_epoch([g.rows for g in data.groups], seed=0, epoch=0, global_batch=40, window_rows=40)
+    (batch,) = training_batches(data, plan)
+    assert batch.inputs.dtype == torch.float32
+    assert (batch.inputs[:, 0] % 4 == batch.targets).all()
+    assert sorted(batch.inputs[:, 1].tolist()) == [i / 2 for i in range(40)]
+    with pytest.raises(UsageError, match=r"input_shape=\[2, 2\], but column 'x' holds tensors of shape \[3\]"):
+        with_shape(snapshot, "x", (2, 2))

@@ -111,8 +111,9 @@ def test_tables_that_spark_has_changed_are_read_as_spark_reads_them(
     for key, value in properties.items():
         table = table.property(key, value)
     table.execute()
-    for _ in range(2):
-        plain.write.format("delta").mode("append").save(path)
+    for batch in range(2):
+        metadata = ledger_entry(batch, (0, 380 * batch, 380 * (batch + 1))).to_metadata()
+        plain.write.format("delta").mode("append").option("userMetadata", metadata).save(path)
     spark.sql(f"DELETE FROM delta.`{path}` WHERE crc32(image) % 5 = 0")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE _split = 'test' AND old_name < 9")
     if "delta.columnMapping.mode" in properties:
@@ -125,6 +126,7 @@ def test_tables_that_spark_has_changed_are_read_as_spark_reads_them(
     assert sum(snapshot.rows(split) for split in SPLITS) == len(expected)
     assert any(file.deleted for file in snapshot.files) == ("delta.enableDeletionVectors" in properties)
     assert rows_read(snapshot) == expected
+    assert snapshot.kafka == (OffsetRange(topic="t", partition=0, start=0, end=760),)
 
 
 def test_an_error_names_the_row_in_the_file_even_behind_deleted_ones(spark: SparkSession, tmp_path: Path) -> None:
@@ -165,13 +167,15 @@ def test_an_unknown_retention(text: str) -> None:
         retention_s({"delta.deletedFileRetentionDuration": text})
 
 
-def commit(path: str, batch: int, *ranges: tuple[int, int, int]) -> None:
+def ledger_entry(batch: int, *ranges: tuple[int, int, int]) -> LedgerEntry:
     offsets = tuple(OffsetRange(topic="t", partition=p, start=start, end=end) for p, start, end in ranges)
     good = sum(r.span for r in offsets)
-    entry = LedgerEntry(
-        stream_id="s", epoch="e", batch_id=batch, ranges=offsets, good=good, bad=0, tombstones=0, gaps=0
-    )
-    rows = pa.table({"n": list(range(good)), "_split": ["train"] * good})
+    return LedgerEntry(stream_id="s", epoch="e", batch_id=batch, ranges=offsets, good=good, bad=0, tombstones=0, gaps=0)
+
+
+def commit(path: str, batch: int, *ranges: tuple[int, int, int]) -> None:
+    entry = ledger_entry(batch, *ranges)
+    rows = pa.table({"n": list(range(entry.good)), "_split": ["train"] * entry.good})
     properties = CommitProperties(custom_metadata={"userMetadata": entry.to_metadata()})
     write_deltalake(path, rows, partition_by=["_split"], mode="append", commit_properties=properties)
 

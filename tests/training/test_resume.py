@@ -76,6 +76,11 @@ def test_accumulated_gradients_and_sgd(table: str, tmp_path: Path) -> None:
     assert equal(killed_at(6, config(table, tmp_path / "killed", **changes), tmp_path / "killed"), whole)
 
 
+def test_resident_rows_train_the_same_weights(table: str, tmp_path: Path, undisturbed: Weights | None) -> None:
+    data = {"table": table, "shuffle_window_rows": 48, "resident": True}
+    assert equal(killed_at(5, config(table, tmp_path, data=data), tmp_path), undisturbed)
+
+
 def test_a_damaged_newest_checkpoint_costs_steps_but_changes_nothing(
     table: str, tmp_path: Path, undisturbed: Weights | None
 ) -> None:
