@@ -19,7 +19,7 @@ from tests.fixtures.samples import write_samples
 
 MASTER = ("--master", "local-cluster[2,1,1024]", *SMALL)
 EPOCHS, ROWS, BATCH = 6, 650, 32
-STEPS = EPOCHS * (ROWS // BATCH)
+STEPS = EPOCHS * ROWS // BATCH
 
 
 @pytest.fixture(scope="module")
