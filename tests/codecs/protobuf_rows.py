@@ -24,6 +24,7 @@ TYPES = {
     FieldDescriptor.TYPE_ENUM: "string",
     FieldDescriptor.TYPE_BYTES: "binary",
 }
+UNSIGNED = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
 DECIMAL = {"type": "decimal", "precision": 20, "scale": 0}
 
 
@@ -70,15 +71,16 @@ def _type(field: FieldDescriptor, inside: tuple[str, ...]) -> Any:
     return {"type": "array", "items": tree, "nullable": False} if field.is_repeated else tree
 
 
-def enum_names(message: Descriptor, value: dict[str, Any]) -> dict[str, Any]:
-    """Return an expected value with the numbers of open enums as text, which is what a string column holds."""
+def shown_as_row(message: Descriptor, value: dict[str, Any]) -> dict[str, Any]:
+    """Return an expected value as the row shows it: numbers of open enums and of 64 unsigned bits as text."""
     return dict(_named(message, value))
 
 
 def _named(message: Descriptor, value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, member in value.items():
         field = message.fields_by_name[name]
-        if field.enum_type is not None and member is not None:
+        shown_as_text = field.enum_type is not None or field.type in UNSIGNED
+        if shown_as_text and member is not None:
             yield name, [str(item) for item in member] if field.is_repeated else str(member)
         else:
             yield name, member

@@ -24,7 +24,7 @@ from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec, Tensor
-from tests.codecs.protobuf_rows import compiled, whole_plan
+from tests.codecs.protobuf_rows import UNSIGNED, compiled, whole_plan
 from tests.fixtures.decode import Decode
 
 TENSORS = """\
@@ -334,6 +334,8 @@ def _item(value: Any, field: Any) -> Any:
         return field.enum_type.values_by_number[value].name
     if isinstance(value, bytes):
         return {"$hex": value.hex()}
+    if field.type in UNSIGNED:
+        return str(value)
     if isinstance(value, float) and not np.isfinite(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     return value

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.codecs.protobuf_rows import Recursive, compiled, enum_names, whole_plan
+from tests.codecs.protobuf_rows import Recursive, compiled, shown_as_row, whole_plan
 from tests.fixtures.decode import Decode
 
 CASES = [json.loads(line) for line in (Path(__file__).parents[1] / "vectors/protobuf.jsonl").read_text().splitlines()]
@@ -22,7 +22,7 @@ def test_vectors_agree(case: dict[str, Any], decode: Decode) -> None:
     result = decode(whole_plan(message), [bytes.fromhex(case["payload"])])[0]
     expect = case["expect"]
     if "value" in expect:
-        assert result == {"value": enum_names(message, expect["value"])}
+        assert result == {"value": shown_as_row(message, expect["value"])}
     else:
         assert result.get("error") == expect["error"], result
         assert result["position"] == case.get("position", result["position"]), result

@@ -151,7 +151,7 @@ def test_resident_rows_give_the_same_batches(snapshot: Snapshot) -> None:
 
 def test_rows_that_do_not_fit_are_streamed(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
     data = source(snapshot)
-    huge = replace(data, columns=replace(COLUMNS, tensor=Tensor(dtype="float64", shape=(2**20, 2**20))))
+    huge = replace(data, columns=replace(COLUMNS, tensor=Tensor(dtype="float64", shape=(2**13, 2**14))))
     with caplog.at_level("INFO"):
         assert resident_rows(huge, torch.device("cpu")) is None
     assert "they are streamed" in caplog.text
