@@ -211,6 +211,38 @@ class LedgerEntry(Frozen):
         return cls.model_validate(entry) if isinstance(entry, dict) and "batch_id" in entry else None
 
 
+class ReplayEntry(Frozen):
+    """What one replay of dead letters brought into the table; stored in the commit's userMetadata."""
+
+    stream_id: str
+    number: int
+    """Counts the replays of the stream from 0; the version of their Delta transaction."""
+
+    where: str
+    """Which letters were asked for, in SQL."""
+
+    rejected_version: int
+    """The version of the rejected table that they were read from."""
+
+    good: int
+    bad: int
+    """Letters that are still bad."""
+
+    def to_metadata(self) -> str:
+        """Return the entry as the text that a commit's userMetadata holds."""
+        return json.dumps({"kbit_replay": self.model_dump(mode="json")}, separators=(",", ":"))
+
+    @classmethod
+    def from_metadata(cls, text: str | None) -> ReplayEntry | None:
+        """Read `to_metadata` back; None for a commit that is no replay."""
+        try:
+            document = json.loads(text or "null")
+        except ValueError:
+            return None
+        entry = document.get("kbit_replay") if isinstance(document, dict) else None
+        return None if entry is None else cls.model_validate(entry)
+
+
 Places = dict[tuple[str, int], int]
 """(topic, partition) to an offset."""
 
