@@ -1,4 +1,4 @@
-"""Kafka to Delta: ``spark-submit jobs/stream_ingest.py --config FILE [section.key=value ...]``."""
+"""Kafka to Delta: ``spark-submit jobs/stream_ingest.py --config FILE [FLAGS] [section.key=value ...]``."""
 
 import sys
 from pathlib import Path
@@ -11,4 +11,9 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.entry import run_job
 
 if __name__ == "__main__":
-    run_job(IngestConfig, ingest.run, "Reads Kafka topics into Delta tables, exactly once.")
+    run_job(
+        IngestConfig,
+        ingest.run,
+        "Reads Kafka topics into Delta tables, exactly once.",
+        flags={"--rebase": "guard.rebase", "--accept-loss": "guard.accept_loss"},
+    )

@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,12 +18,21 @@ Config = TypeVar("Config", bound=Frozen)
 log = logging.getLogger("kbit")
 
 
-def run_job(model: type[Config], job: Callable[[Config], object], description: str) -> None:
-    """Run a job whose arguments are ``[--config FILE] [section.key=value ...]`` and end the process."""
+def run_job(
+    model: type[Config], job: Callable[[Config], object], description: str, flags: Mapping[str, str] | None = None
+) -> None:
+    """Run a job whose arguments are ``[--config FILE] [section.key=value ...]`` and end the process.
+
+    Args:
+        model: the configuration.
+        job: what to run.
+        description: what the job does, for `--help`.
+        flags: more arguments, each short for setting a key to true: name (``--rebase``) to key (``guard.rebase``).
+    """
 
     def main() -> None:
-        arguments = _parse(description, sys.argv[1:])
-        job(load(model, arguments.config, arguments.overrides))
+        arguments = _parse(description, sys.argv[1:], flags or {})
+        job(load(model, arguments.config, [*arguments.overrides, *arguments.flags]))
 
     exit_with(main)
 
@@ -44,9 +53,14 @@ def exit_with(main: Callable[[], object]) -> None:
         _fail(f"unexpected {type(error).__name__}: {_first_line(error)}", "the stack trace is in the log", 1)
 
 
-def _parse(description: str, arguments: Sequence[str]) -> argparse.Namespace:
+def _parse(description: str, arguments: Sequence[str], flags: Mapping[str, str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--config", type=Path, help="YAML file; `kbit config init` writes a sample")
+    for flag, key in flags.items():
+        parser.add_argument(
+            flag, dest="flags", action="append_const", const=f"{key}=true", default=[], help=f"short for {key}=true"
+        )
+    parser.set_defaults(flags=[])
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="override one configuration value")
     return parser.parse_args(arguments)
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 Kind = Literal[
     "run",  # one per run: start (config) and end (outcome)
     "ingest_batch",  # one per micro-batch
+    "ingest_loss",  # records given up before a stream went on (--accept-loss)
     "stream_progress",  # one per trigger, what foreachBatch cannot know: planning, offsets, write-ahead log
     "spark_stage",  # one per completed stage, from the SparkListener
     "spark_task_failure",  # one per failed task, with the reason

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -16,10 +17,12 @@ from kbit_spark.codecs.decoder import value_type
 from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.load import dump
+from kbit_spark.epoch_guard import check_continuity
 from kbit_spark.errors import RunError
 from kbit_spark.events import Event
-from kbit_spark.schemas import LedgerEntry
+from kbit_spark.schemas import LedgerEntry, Loss
 from kbit_spark.session import session_given, spark_session
+from kbit_spark.sources.continuity import Start
 from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
@@ -45,8 +48,13 @@ def run(config: IngestConfig) -> None:
         with Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry:
             ensure_samples(spark, config.tables.samples, value_type(config.fields))
             ensure_rejected(spark, config.tables.rejected)
+            start = check_continuity(spark, config)
+            if start.lost:
+                telemetry.emit(loss_event(start.lost))
             query = Query(config.trigger, config.checkpoint_dir)
-            query.run(read_stream(spark, config.kafka), BatchWriter(spark, config, telemetry).write)
+            query.run(
+                read_stream(spark, config.kafka, start.offsets), BatchWriter(spark, config, telemetry, start).write
+            )
     finally:
         if not given:
             spark.stop()
@@ -61,8 +69,11 @@ def settings(config: IngestConfig) -> dict[str, str]:
 class BatchWriter:
     """Writes micro-batches: decode and write in one pass, dead letters where there are any, then the ledger entry."""
 
-    def __init__(self, spark: SparkSession, config: IngestConfig, telemetry: Telemetry) -> None:
+    def __init__(
+        self, spark: SparkSession, config: IngestConfig, telemetry: Telemetry, start: Start | None = None
+    ) -> None:
         self._config = config
+        self._start = start or Start()
         self._telemetry = telemetry
         self._log = CheckpointLog(spark, config.checkpoint_dir)
         self._decoder = PayloadDecoder(spark, config.kafka, config.fields)
@@ -137,6 +148,8 @@ class BatchWriter:
             bad=counts.bad,
             tombstones=counts.tombstones,
             gaps=sum(r.span for r in ranges) - counts.seen,
+            topic_ids=dict(self._start.topic_ids),
+            lost=self._start.lost if batch_id == 0 else (),
         )
 
 
@@ -149,6 +162,14 @@ def check_written(entry: LedgerEntry, rows: int | None) -> None:
     if rows is not None and rows != entry.good:
         msg = f"batch {entry.batch_id}: {entry.good} good records were decoded, but {rows} were written"
         raise RunError(msg, "nothing was committed; start again, the batch will run once more")
+
+
+def loss_event(lost: Sequence[Loss]) -> Event:
+    """Return the event that tells of records given up by `guard.accept_loss`."""
+    counted = [loss.offsets for loss in lost if loss.offsets is not None]
+    places = ", ".join(f"{loss.topic}[{loss.partition}] {loss.start} to {loss.end}: {loss.reason}" for loss in lost)
+    numbers = {"offsets": sum(counted), "partitions": len(lost), "uncounted": len(lost) - len(counted)}
+    return Event(kind="ingest_loss", numbers=numbers, labels={"places": places})
 
 
 def batch_event(entry: LedgerEntry, duration_s: float, lag_rows: int | None) -> Event:

@@ -9,6 +9,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -171,6 +172,25 @@ def merge_ranges(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     return tuple(r for r in merged if r.span)
 
 
+class Loss(Frozen):
+    """Records of one partition that nobody can read any more: the stream went on at `end` instead of `start`."""
+
+    topic: str
+    partition: int
+    start: int
+    """The offset that the stream had reached."""
+
+    end: int
+    """The offset where it went on; below `start` where the topic began anew."""
+
+    reason: Literal["retention", "recreated", "truncated"]
+
+    @property
+    def offsets(self) -> int | None:
+        """Number of offsets that were lost; None where the topic began anew, so that nobody knows."""
+        return self.end - self.start if self.reason == "retention" else None
+
+
 class LedgerEntry(Frozen):
     """What one batch read and where each of its records went; stored in the commit's userMetadata.
 
@@ -186,6 +206,11 @@ class LedgerEntry(Frozen):
     bad: int
     tombstones: int
     gaps: int
+    topic_ids: dict[str, str] = Field(default_factory=dict)
+    """Kafka's own ids of the topics, which change when a topic is made anew; empty where Kafka was not asked."""
+
+    lost: tuple[Loss, ...] = ()
+    """What was given up before this batch, the first of its epoch."""
 
     @model_validator(mode="after")
     def _balanced(self) -> LedgerEntry:
@@ -201,7 +226,7 @@ class LedgerEntry(Frozen):
 
     def to_metadata(self) -> str:
         """Return the entry as the text that a commit's userMetadata holds."""
-        return json.dumps({"kbit": self.model_dump(mode="json")}, separators=(",", ":"))
+        return json.dumps({"kbit": self.model_dump(mode="json", exclude_defaults=True)}, separators=(",", ":"))
 
     @classmethod
     def from_metadata(cls, text: str | None) -> LedgerEntry | None:
@@ -212,6 +237,59 @@ class LedgerEntry(Frozen):
             return None
         entry = document.get("kbit") if isinstance(document, dict) else None
         return cls.model_validate(entry) if isinstance(entry, dict) and "batch_id" in entry else None
+
+
+class ReplayEntry(Frozen):
+    """What one replay of dead letters brought into the table; stored in the commit's userMetadata."""
+
+    stream_id: str
+    number: int
+    """Counts the replays of the stream from 0; the version of their Delta transaction."""
+
+    where: str
+    """Which letters were asked for, in SQL."""
+
+    rejected_version: int
+    """The version of the rejected table that they were read from."""
+
+    good: int
+    bad: int
+    """Letters that are still bad."""
+
+    def to_metadata(self) -> str:
+        """Return the entry as the text that a commit's userMetadata holds."""
+        return json.dumps({"kbit_replay": self.model_dump(mode="json")}, separators=(",", ":"))
+
+    @classmethod
+    def from_metadata(cls, text: str | None) -> ReplayEntry | None:
+        """Read `to_metadata` back; None for a commit that is no replay."""
+        try:
+            document = json.loads(text or "null")
+        except ValueError:
+            return None
+        entry = document.get("kbit_replay") if isinstance(document, dict) else None
+        return None if entry is None else cls.model_validate(entry)
+
+
+Places = dict[tuple[str, int], int]
+"""(topic, partition) to an offset."""
+
+
+@dataclass(frozen=True)
+class LedgerState:
+    """How far a stream has come, by the commits of its table."""
+
+    last: LedgerEntry | None
+    """The newest entry; None where there is none."""
+
+    reached: Places
+    """The next offset of each partition."""
+
+    topic_ids: dict[str, str]
+    """The newest id of each topic that is known."""
+
+    complete: bool = True
+    """Whether the table's log holds all its commits, so that a missing entry means that there never was one."""
 
 
 class DataFile(Frozen):

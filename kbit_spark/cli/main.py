@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from kbit_spark.cli.ledger import ledger_app
+from kbit_spark.cli.rejected import rejected_app
 from kbit_spark.entry import exit_with
 from kbit_spark.errors import RunError, UsageError
 
@@ -23,6 +25,8 @@ broker_app = typer.Typer(no_args_is_help=True, help="An embedded Kafka broker, f
 config_app = typer.Typer(no_args_is_help=True, help="Configuration files.")
 app.add_typer(broker_app, name="broker")
 app.add_typer(config_app, name="config")
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(rejected_app, name="rejected")
 
 Folder = Annotated[Path, typer.Option(help="Folder of the broker's data, log and state.")]
 

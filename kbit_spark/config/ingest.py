@@ -156,6 +156,16 @@ class TablesConfig(Frozen):
     rejected: DataPath
 
 
+class GuardConfig(Frozen):
+    """What may happen where checkpoint, topics and table do not continue each other; nothing of it while they do."""
+
+    rebase: bool = False
+    """Begin a new checkpoint exactly where the table ends; the old one is set aside."""
+
+    accept_loss: bool = False
+    """Go on although records are gone before they were read: skip them, and write down which."""
+
+
 class IngestConfig(Frozen):
     """The ingest job."""
 
@@ -167,6 +177,7 @@ class IngestConfig(Frozen):
     tables: TablesConfig
     checkpoint_dir: DataPath
     trigger: TriggerConfig = TriggerConfig()
+    guard: GuardConfig = GuardConfig()
     split: SplitConfig = SplitConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     spark: Options = Field(default_factory=dict)

@@ -6,13 +6,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 
 from kbit_spark.config.ingest import KafkaConfig
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import OffsetRange
+from kbit_spark.schemas import OffsetRange, Places
+from kbit_spark.sources.continuity import TopicState
+from kbit_spark.sources.offsets import to_json
 
 TIMEOUT_S = 10.0
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
@@ -20,16 +22,22 @@ _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FA
 _JAVA_ONLY = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore", "sasl.login", "sasl.client.callback")
 
 
-def read_stream(spark: SparkSession, config: KafkaConfig) -> DataFrame:
+def read_stream(spark: SparkSession, config: KafkaConfig, start: Places | None = None) -> DataFrame:
     """Return the stream of records: key, value, topic, partition, offset, timestamp, headers.
 
     A record that retention removes before it was read fails the query (Spark's failOnDataLoss), never silently.
+
+    Args:
+        spark: the session.
+        config: what to read.
+        start: where a stream without a checkpoint begins; None: where the configuration says.
     """
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", config.bootstrap_servers)
         .option("subscribe", ",".join(topic.name for topic in config.topics))
-        .option("startingOffsets", config.starting_offsets)
+        .option("startingOffsets", config.starting_offsets if start is None else to_json(start))
+        .option("failOnDataLoss", "true")
         .option("includeHeaders", "true")
     )
     if config.max_offsets_per_trigger is not None:
@@ -46,8 +54,8 @@ def check_topics(config: KafkaConfig) -> None:
         UsageError: a consumer option that does not exist, or a secret that is not in the environment.
         RunError: no broker, wrong credentials, a missing topic.
     """
-    options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
-    if any(name.startswith(_JAVA_ONLY) for name in options):
+    options = _client_options(config)
+    if options is None:
         logging.getLogger("kbit").info("credentials in Java's form: Spark's own client checks them")
         return
     there = _topics(config.bootstrap_servers, options)
@@ -56,6 +64,48 @@ def check_topics(config: KafkaConfig) -> None:
         known = ", ".join(sorted(name for name in there if not name.startswith("__"))[:10]) or "none"
         msg = f"no topic {', '.join(missing)} at {config.bootstrap_servers}"
         raise RunError(msg, f"topics there: {known}")
+
+
+def topic_states(config: KafkaConfig) -> dict[str, TopicState] | None:
+    """Return the topics as the broker has them; None where only Java's client could ask (credentials in its form).
+
+    Raises:
+        RunError: the broker does not answer.
+    """
+    options = _client_options(config)
+    if options is None:
+        return None
+    client = AdminClient({**options, "bootstrap.servers": config.bootstrap_servers, "log_level": 0}, logger=_silent())
+    try:
+        asked = client.describe_topics(
+            TopicCollection([topic.name for topic in config.topics]), request_timeout=TIMEOUT_S
+        )
+        found = {name: answer.result(TIMEOUT_S) for name, answer in asked.items()}
+        parts = [TopicPartition(name, part.id) for name, topic in found.items() for part in topic.partitions]
+        earliest = _offsets(client, parts, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        latest = _offsets(client, parts, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    except (KafkaException, TimeoutError) as error:
+        msg = f"the broker {config.bootstrap_servers} does not tell the offsets of the topics: {error}"
+        raise RunError(msg, "start again once it answers; it needs the right to describe the topics") from error
+    return {
+        name: TopicState(
+            str(topic.topic_id),
+            {part.id: earliest[name, part.id] for part in topic.partitions},
+            {part.id: latest[name, part.id] for part in topic.partitions},
+        )
+        for name, topic in found.items()
+    }
+
+
+def _offsets(client: AdminClient, parts: Sequence[TopicPartition], end: OffsetSpec) -> Places:
+    asked = client.list_offsets(dict.fromkeys(parts, end), request_timeout=TIMEOUT_S)
+    return {(part.topic, part.partition): int(answer.result(TIMEOUT_S).offset) for part, answer in asked.items()}
+
+
+def _client_options(config: KafkaConfig) -> dict[str, str] | None:
+    """Return the consumer options for librdkafka; None where they are for Java's client alone."""
+    options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
+    return None if any(name.startswith(_JAVA_ONLY) for name in options) else options
 
 
 def _topics(bootstrap_servers: str, options: Mapping[str, str]) -> set[str]:
@@ -99,10 +149,9 @@ class Lag:
     """How many records wait behind the last batch, asked of the broker."""
 
     def __init__(self, config: KafkaConfig) -> None:
-        options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
-        java_only = any(name.startswith(_JAVA_ONLY) for name in options)
-        settings: dict[str, Any] = {**options, "bootstrap.servers": config.bootstrap_servers, "log_level": 0}
-        self._client = None if java_only else AdminClient(settings, logger=_silent())
+        options = _client_options(config)
+        settings: dict[str, Any] = {**(options or {}), "bootstrap.servers": config.bootstrap_servers, "log_level": 0}
+        self._client = None if options is None else AdminClient(settings, logger=_silent())
 
     def behind(self, ranges: Sequence[OffsetRange]) -> int | None:
         """Return the number of offsets behind the ends of `ranges`; None where the broker does not tell in time."""

@@ -13,7 +13,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import OffsetRange
+from kbit_spark.schemas import OffsetRange, Places
+from kbit_spark.sources.continuity import CheckpointState
 
 Offsets = dict[str, dict[str, int]]
 """Topic to partition (as text, as Spark writes it) to offset."""
@@ -41,6 +42,46 @@ class CheckpointLog:
         start = self._offsets(f"offsets/{batch_id - 1}" if batch_id else "sources/0/0")
         return ranges_between(start, end, first=self._offsets("sources/0/0"))
 
+    def state(self) -> CheckpointState:
+        """Return what the checkpoint knows; of a checkpoint that is not there, nothing.
+
+        Raises:
+            RunError: one of its files cannot be read.
+        """
+        begun = self._offsets("sources/0/0") if self._read("sources/0/0") is not None else None
+        batches = self._batches()
+        return CheckpointState(
+            path=self.checkpoint_dir,
+            epoch=self.query_id(),
+            begun=None if begun is None else places(begun),
+            batch_id=batches[-1] if batches else None,
+            ends={batch_id: places(self._offsets(f"offsets/{batch_id}")) for batch_id in batches[-2:]},
+        )
+
+    def set_aside(self) -> str | None:
+        """Rename the checkpoint so that a new one can take its place; return its new path, None where there was none.
+
+        Raises:
+            RunError: the file system refuses.
+        """
+        system, path = self._locate("")
+        if not system.exists(path):
+            return None
+        number = 1
+        while system.exists(aside := path.suffix(f".before-{number}")):
+            number += 1
+        if not system.rename(path, aside):
+            msg = f"cannot rename the checkpoint {self.checkpoint_dir}"
+            raise RunError(msg, "move it away, then start again with the same command")
+        return str(aside.toString())
+
+    def _batches(self) -> list[int]:
+        system, path = self._locate("offsets")
+        if not system.exists(path):
+            return []
+        names = [str(status.getPath().getName()) for status in system.listStatus(path)]
+        return sorted(int(name) for name in names if name.isdigit())
+
     def _offsets(self, name: str) -> Offsets:
         text = self._read(name)
         try:
@@ -51,9 +92,7 @@ class CheckpointLog:
             raise RunError(msg, "restore the checkpoint from a backup, or start a new one") from error
 
     def _read(self, name: str) -> str | None:
-        jvm: Any = self.spark.sparkContext._jvm
-        path = jvm.org.apache.hadoop.fs.Path(self.checkpoint_dir, name)
-        system = path.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
+        system, path = self._locate(name)
         if not system.exists(path):
             return None
         stream = system.open(path)
@@ -61,6 +100,25 @@ class CheckpointLog:
             return bytes(stream.readAllBytes()).decode("utf-8")
         finally:
             stream.close()
+
+    def _locate(self, name: str) -> tuple[Any, Any]:
+        jvm: Any = self.spark.sparkContext._jvm
+        root = jvm.org.apache.hadoop.fs.Path(self.checkpoint_dir)
+        path = jvm.org.apache.hadoop.fs.Path(root, name) if name else root
+        return path.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf()), path
+
+
+def places(offsets: Offsets) -> Places:
+    """Return Spark's form of offsets as the project's."""
+    return {(topic, int(partition)): offset for topic, inner in offsets.items() for partition, offset in inner.items()}
+
+
+def to_json(offsets: Places) -> str:
+    """Return offsets in the form that Spark takes as starting offsets."""
+    nested: Offsets = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        nested.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(nested)
 
 
 def ranges_between(start: Offsets, end: Offsets, first: Offsets) -> tuple[OffsetRange, ...]:

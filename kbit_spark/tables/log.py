@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -19,6 +20,9 @@ import pyarrow.fs as pafs
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import LedgerEntry, OffsetRange, merge_ranges
 from kbit_spark.storage import filesystem
+
+_REQUESTS = 16
+"""Files read at a time: on an object store each is a request."""
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 
@@ -31,6 +35,9 @@ class Commit:
     user_metadata: str | None = None
     added: tuple[str, ...] = ()
     removed: dict[str, float] = field(default_factory=dict)
+    operation: str = ""
+    restored: str | None = None
+    """The version that a RESTORE went back to, as its parameters name it."""
 
 
 def commits(table: str, first: int, last: int | None = None) -> Iterator[Commit]:
@@ -39,16 +46,48 @@ def commits(table: str, first: int, last: int | None = None) -> Iterator[Commit]
     Raises:
         RunError: the log cannot be read.
     """
-    store, folder = filesystem(f"{table.rstrip('/')}/_delta_log")
+    with _readable(table) as (store, folder), ThreadPoolExecutor(max_workers=_REQUESTS) as pool:
+        versions = [v for v in _versions(store, folder) if first <= v and (last is None or v <= last)]
+        yield from pool.map(lambda version: _read(store, folder, version), versions)
+
+
+def newest_first(table: str) -> Iterator[Commit]:
+    """Yield the commits that made the table what it is, the newest first; what a RESTORE undid is left out.
+
+    Raises:
+        RunError: the log cannot be read, or a RESTORE does not name its version.
+    """
+    with _readable(table) as (store, folder), ThreadPoolExecutor(max_workers=_REQUESTS) as pool:
+        left, newest = _versions(store, folder)[::-1], None
+        size = 1  # most callers want the newest one or two, some want all
+        while left:
+            block, left, size = left[:size], left[size:], min(4 * size, 256)
+            for commit in pool.map(lambda version: _read(store, folder, version), block):
+                if newest is not None and commit.version > newest:
+                    continue
+                yield commit
+                newest = _restored_version(table, commit) if commit.operation == "RESTORE" else commit.version
+
+
+@contextmanager
+def _readable(table: str) -> Iterator[tuple[pafs.FileSystem, str]]:
     try:
-        names = [info.base_name for info in store.get_file_info(pafs.FileSelector(folder))]
-        matches = sorted(filter(None, map(_COMMIT.fullmatch, names)), key=lambda match: match[1])
-        versions = [int(m[1]) for m in matches if first <= int(m[1]) and (last is None or int(m[1]) <= last)]
-        with ThreadPoolExecutor(max_workers=16) as pool:  # on an object store each file is a request
-            yield from pool.map(lambda version: _read(store, folder, version), versions)
+        yield filesystem(f"{table.rstrip('/')}/_delta_log")
     except (OSError, ValueError) as error:
         msg = f"cannot read the log of {table}: {' '.join(str(error).split())}"
         raise RunError(msg, "check the table and the permissions on its _delta_log") from error
+
+
+def _versions(store: pafs.FileSystem, folder: str) -> list[int]:
+    names = [info.base_name for info in store.get_file_info(pafs.FileSelector(folder))]
+    return sorted(int(match[1]) for match in map(_COMMIT.fullmatch, names) if match)
+
+
+def _restored_version(table: str, commit: Commit) -> int:
+    if commit.restored is None:
+        msg = f"version {commit.version} of {table} restored a time, not a version, so nobody knows what it undid"
+        raise RunError(msg, f"restore it once more: RESTORE TABLE delta.`{table}` TO VERSION AS OF ...")
+    return int(commit.restored)
 
 
 def kafka_ranges(table: str, version: int) -> tuple[tuple[OffsetRange, ...], bool]:
@@ -86,9 +125,13 @@ def _read(store: pafs.FileSystem, folder: str, version: int) -> Commit:
     def of_kind(kind: str) -> list[dict[str, Any]]:
         return [action[kind] for action in actions if kind in action]
 
+    info: dict[str, Any] = next(iter(of_kind("commitInfo")), {})
+    restored = (info.get("operationParameters") or {}).get("version")
     return Commit(
         version,
-        user_metadata=next((info.get("userMetadata") for info in of_kind("commitInfo")), None),
+        user_metadata=info.get("userMetadata"),
         added=tuple(unquote(add["path"]) for add in of_kind("add")),
         removed={unquote(gone["path"]): gone.get("deletionTimestamp", 0) / 1_000 for gone in of_kind("remove")},
+        operation=str(info.get("operation", "")),
+        restored=None if restored is None else str(restored),
     )

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from kbit_spark.errors import RunError
 from kbit_spark.tables.delta import check_columns
 
 Check = Callable[[StructType], None]
@@ -143,7 +145,14 @@ class DeltaAppend:
             self._transaction.version,
             self._jvm.scala.Option.apply(user_metadata),
         )
-        self._delta.commit(self._files.appended(version), operation)
+        try:
+            self._delta.commit(self._files.appended(version), operation)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != "ConcurrentTransactionException":
+                raise
+            place = f"{self._transaction.app_id} {self._transaction.version}"
+            msg = f"another process committed {place} to {self._path} at the same time; this one has changed nothing"
+            raise RunError(msg, "let only one of them run, then start again") from error
 
     def close(self) -> None:
         """Nothing is held; files that were never committed are VACUUM's."""

@@ -1,0 +1,129 @@
+"""The guard before a stream starts: checkpoint, topics and table must continue each other, or somebody must decide.
+
+A checkpoint that was deleted, exchanged or left behind by a restored table, a topic made anew, records that retention
+removed unread: each is refused in one line with the command that goes on. That command begins a new epoch, a checkpoint
+with a new id, exactly where the table ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+
+from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.errors import RunError
+from kbit_spark.schemas import LedgerState, Loss, OffsetRange, Places
+from kbit_spark.sources.continuity import (
+    CheckpointState,
+    Start,
+    Topics,
+    TopicState,
+    checkpoint_fault,
+    losses,
+    resume_offsets,
+)
+from kbit_spark.sources.kafka import topic_states
+from kbit_spark.sources.offsets import CheckpointLog
+from kbit_spark.tables.ledger import batch_ranges, read_ledger
+
+log = logging.getLogger("kbit.guard")
+
+
+def check_continuity(spark: SparkSession, config: IngestConfig) -> Start:
+    """Return how the stream begins; a new epoch only where `config.guard` allows what makes one necessary.
+
+    Raises:
+        RunError: checkpoint, topics and table do not continue each other; it says how to go on.
+    """
+    names = [topic.name for topic in config.kafka.topics]
+    checkpoint = CheckpointLog(spark, config.checkpoint_dir)
+    ledger, state = read_ledger(config.tables.samples, config.stream_id, names), checkpoint.state()
+    topics = topic_states(config.kafka)
+    lost = losses(ledger, topics) if topics is not None else ()
+    fault = checkpoint_fault(ledger, state, names)
+    ids = {name: topic.topic_id for name, topic in (topics or {}).items() if topic.topic_id is not None}
+    if lost and not config.guard.accept_loss:
+        raise RunError(describe_losses(lost), f"to go on without them: {command('--accept-loss')}")
+    if fault is not None and not (config.guard.rebase or lost):
+        raise RunError(fault, f"to go on {_where(ledger)} under a new checkpoint: {command('--rebase')}")
+    if fault is None and not lost:
+        return Start(topic_ids=ids)
+    offsets = resume_offsets(
+        ledger, _from_ledger(ledger) if topics is None else topics, lost, config.kafka.starting_offsets
+    )
+    _begin_epoch(spark, config, checkpoint, state, ledger.reached)
+    return Start(offsets or None, lost, ids)
+
+
+def describe_losses(lost: Sequence[Loss]) -> str:
+    """Return in one line what is lost; the first few places stand for all."""
+    reasons = {
+        "retention": "Kafka has removed offsets {start} to {last} of {place}, which were not read yet",
+        "recreated": "{place} was made anew: the table had reached offset {start} of the topic before",
+        "truncated": "{place} ends at offset {end}, before offset {start} that the table has reached",
+    }
+    texts = [
+        reasons[loss.reason].format(
+            place=f"{loss.topic}[{loss.partition}]", start=loss.start, end=loss.end, last=loss.end - 1
+        )
+        for loss in lost[:3]
+    ]
+    return "; ".join(texts) + (f"; and {len(lost) - 3} partitions more" if len(lost) > 3 else "")
+
+
+def command(flag: str) -> str:
+    """Return the command that runs this process once more with a flag."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # the options of spark-submit are not told
+        return "spark-submit ... " + shlex.join([*sys.argv, flag])
+    return shlex.join([*sys.orig_argv, flag])
+
+
+def _where(ledger: LedgerState) -> str:
+    if not ledger.reached:
+        return "at kafka.starting_offsets"
+    (topic, partition), offset = min(ledger.reached.items())
+    more = f" (and {len(ledger.reached) - 1} partitions more)" if len(ledger.reached) > 1 else ""
+    return f"exactly where the table ends, {topic}[{partition}] at {offset}{more},"
+
+
+def _from_ledger(ledger: LedgerState) -> Topics:
+    """Return the partitions that the ledger names, where the broker cannot be asked."""
+    partitions: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in ledger.reached.items():
+        partitions.setdefault(topic, {})[partition] = offset
+    return {topic: TopicState(None, offsets, offsets) for topic, offsets in partitions.items()}
+
+
+def _begin_epoch(
+    spark: SparkSession, config: IngestConfig, checkpoint: CheckpointLog, state: CheckpointState, reached: Places
+) -> None:
+    """Set the checkpoint aside, and drop dead letters of batches that never were whole: they will be read again."""
+    aside = checkpoint.set_aside()
+    log.warning("a new epoch begins after %s; the old checkpoint: %s", state.epoch, aside)
+    topics = [topic.name for topic in config.kafka.topics]
+    whole = batch_ranges(config.tables.samples, config.stream_id)
+    DeltaTable.forPath(spark, config.tables.rejected).delete(_unfinished(topics, reached, whole))
+
+
+def _unfinished(topics: Sequence[str], reached: Places, whole: Sequence[OffsetRange]) -> Column:
+    """Return the condition for dead letters behind the offsets reached and in no batch of the ledger.
+
+    Both, because offsets of a topic that was made anew begin at 0 again.
+    """
+    condition = sf.col("topic").isin(*topics)
+    for (topic, partition), offset in reached.items():
+        condition &= ~(_of(topic, partition) & (sf.col("offset") < offset))
+    for r in whole:
+        condition &= ~(_of(r.topic, r.partition) & sf.col("offset").between(r.start, r.end - 1))
+    return condition
+
+
+def _of(topic: str, partition: int) -> Column:
+    return (sf.col("topic") == topic) & (sf.col("partition") == partition)

@@ -1,0 +1,150 @@
+"""Whether a checkpoint, the topics and the ledger of a table continue each other, and from where to go on if not.
+
+Pure comparison. Delta skips a batch whose number went back without a word, and Spark takes whatever checkpoint it
+finds: one that is not exactly where the table is would lose rows or write them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kbit_spark.schemas import LedgerState, Loss, Places
+
+LATEST, EARLIEST = -1, -2
+"""What Spark calls the two ends of a partition in its starting offsets."""
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """What a streaming checkpoint knows."""
+
+    path: str
+    epoch: str | None = None
+    """Spark's query id; None before the first start."""
+
+    begun: Places | None = None
+    """Where its first batch began; None while that is not written down."""
+
+    batch_id: int | None = None
+    """The newest batch that was planned, done or not."""
+
+    ends: Mapping[int, Places] = field(default_factory=dict)
+    """Where the newest two batches end."""
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """A topic as the broker has it: partition to its first offset, and to the one behind its last."""
+
+    topic_id: str | None
+    earliest: Mapping[int, int]
+    latest: Mapping[int, int]
+
+
+Topics = Mapping[str, TopicState]
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a stream begins."""
+
+    offsets: Places | None = None
+    """Where a new epoch begins; None: where the checkpoint, or the configuration of a new stream, says."""
+
+    lost: tuple[Loss, ...] = ()
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+
+def checkpoint_fault(ledger: LedgerState, checkpoint: CheckpointState, topics: Collection[str]) -> str | None:
+    """Return why the stream cannot go on with a checkpoint, None if it can.
+
+    Args:
+        ledger: the stream in the table, for these topics.
+        checkpoint: the checkpoint.
+        topics: the topics that the stream is to read.
+    """
+    place, last, batch_id = f"the checkpoint {checkpoint.path}", ledger.last, checkpoint.batch_id
+    if last is None:
+        return _fault_without_entries(ledger, checkpoint)
+    if checkpoint.begun is None:
+        return f"{place} is not there or has not begun, but the table holds the stream up to batch {last.batch_id}"
+    if checkpoint.epoch != last.epoch:
+        if not batch_id and not _differences(checkpoint.begun, ledger.reached):
+            return None  # it begins exactly where the table ends
+        return f"{place} is not the one that wrote batch {last.batch_id}, the newest of the stream in the table"
+    if batch_id is None or batch_id < last.batch_id:
+        older = "none" if batch_id is None else str(batch_id)
+        return f"{place} is older than the table: its newest batch is {older}, the table's {last.batch_id}"
+    if batch_id > last.batch_id + 1:
+        return (
+            f"the table was restored to an older version: its newest batch of the stream is {last.batch_id}, but "
+            f"{place} has batch {batch_id - 1} as written"
+        )
+    if differences := _differences(checkpoint.ends.get(last.batch_id, {}), ledger.reached):
+        return f"{place} and the table differ after batch {last.batch_id}: {differences[0]}"
+    if unread := {topic for topic, _ in checkpoint.ends[batch_id]} - set(topics):
+        return f"{place} reads {', '.join(sorted(unread))}, which kafka.topics names no more"
+    return None
+
+
+def losses(ledger: LedgerState, topics: Topics) -> tuple[Loss, ...]:
+    """Return what the stream has not read and cannot read any more, one item for each partition concerned."""
+    return tuple(
+        loss for place, offset in sorted(ledger.reached.items()) for loss in _loss(ledger, topics, place, offset)
+    )
+
+
+def resume_offsets(
+    ledger: LedgerState, topics: Topics, lost: Collection[Loss], new: Literal["earliest", "latest"]
+) -> Places:
+    """Return where a new epoch begins: exactly where the table ends, behind what is lost, `new` for a new topic."""
+    known = {topic for topic, _ in ledger.reached}
+    anew = {loss.topic for loss in lost if loss.reason == "recreated"}
+    offsets: Places = {}
+    for topic, state in topics.items():
+        for partition in state.latest:
+            added = EARLIEST if topic in known or new == "earliest" else LATEST
+            offsets[topic, partition] = (
+                state.earliest[partition] if topic in anew else ledger.reached.get((topic, partition), added)
+            )
+    behind = {(loss.topic, loss.partition): loss.end for loss in lost}
+    return {place: behind.get(place, offset) for place, offset in offsets.items()}
+
+
+def _fault_without_entries(ledger: LedgerState, checkpoint: CheckpointState) -> str | None:
+    if checkpoint.batch_id is None and not ledger.complete:
+        return "the table's log has lost its oldest commits, so nobody knows whether the stream was there before"
+    if checkpoint.batch_id and ledger.complete:
+        return (
+            f"the checkpoint {checkpoint.path} has batch {checkpoint.batch_id - 1} as written, but the table holds "
+            "none of the stream"
+        )
+    return None
+
+
+def _differences(found: Places, reached: Places) -> list[str]:
+    return [
+        f"{topic}[{partition}] at {found.get((topic, partition), 'no offset')}, the table at {offset}"
+        for (topic, partition), offset in sorted(reached.items())
+        if found.get((topic, partition)) != offset
+    ]
+
+
+def _loss(ledger: LedgerState, topics: Topics, place: tuple[str, int], reached: int) -> Iterator[Loss]:
+    topic, partition = place
+    if topic not in topics:
+        return
+    state = topics[topic]
+    before = ledger.topic_ids.get(topic)
+    known = before is not None and state.topic_id is not None
+    ends_before = state.latest.get(partition, -1) < reached
+    if (known and before != state.topic_id) or partition not in state.latest or (ends_before and not known):
+        yield Loss(
+            topic=topic, partition=partition, start=reached, end=state.earliest.get(partition, 0), reason="recreated"
+        )
+    elif ends_before:
+        yield Loss(topic=topic, partition=partition, start=reached, end=state.latest[partition], reason="truncated")
+    elif state.earliest[partition] > reached:
+        yield Loss(topic=topic, partition=partition, start=reached, end=state.earliest[partition], reason="retention")

@@ -1,0 +1,45 @@
+"""How far a stream has come, by the ledger entries in its table's own commits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kbit_spark.schemas import LedgerEntry, LedgerState, OffsetRange, Places, merge_ranges
+from kbit_spark.tables.log import newest_first
+
+
+def read_ledger(table: str, stream_id: str, topics: Collection[str]) -> LedgerState:
+    """Return how far a stream has come in some topics; the newest entry that names a topic decides.
+
+    An entry names every partition of the topics that its query read, so the newest one is mostly all that is read.
+
+    Raises:
+        RunError: the table's log cannot be read.
+    """
+    last: LedgerEntry | None = None
+    reached: Places = {}
+    topic_ids: dict[str, str] = {}
+    oldest, waiting = 0, set(topics)
+    for commit in newest_first(table):
+        oldest = commit.version
+        entry = LedgerEntry.from_metadata(commit.user_metadata)
+        if entry is None or entry.stream_id != stream_id:
+            continue
+        last = last or entry
+        named = waiting & {r.topic for r in entry.ranges}
+        reached |= {(r.topic, r.partition): r.end for r in entry.ranges if r.topic in named}
+        topic_ids |= {topic: entry.topic_ids[topic] for topic in named & entry.topic_ids.keys()}
+        waiting -= named
+        if not waiting:
+            return LedgerState(last, reached, topic_ids)
+    return LedgerState(last, reached, topic_ids, complete=oldest == 0)
+
+
+def batch_ranges(table: str, stream_id: str) -> tuple[OffsetRange, ...]:
+    """Return the offsets of all batches of a stream that the table still has, merged.
+
+    Raises:
+        RunError: the table's log cannot be read.
+    """
+    entries = (LedgerEntry.from_metadata(commit.user_metadata) for commit in newest_first(table))
+    return merge_ranges(r for entry in entries if entry and entry.stream_id == stream_id for r in entry.ranges)

@@ -1,0 +1,217 @@
+"""The guard before a stream starts: each fault is refused with the command that goes on, and then nothing is twice."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import KafkaException
+from pyspark.sql import SparkSession
+
+from kbit_spark import ingest
+from kbit_spark.config.ingest import GuardConfig, IngestConfig
+from kbit_spark.errors import RunError
+from kbit_spark.schemas import LedgerState
+from kbit_spark.sources.continuity import TopicState, losses, resume_offsets
+from tests.fixtures.jobs import ROOT, coordinates, ingest_config, ingest_data, json_records, ledger, start
+from tests.fixtures.kafka import Kafka, Record
+
+pytestmark = pytest.mark.kafka
+
+
+def records(count: int, first: int = 0) -> list[Record]:
+    """Return records of which every tenth is broken."""
+    made = json_records(count, first)
+    return [(record[0], b"{") if i % 10 == 9 else record for i, record in enumerate(made)]
+
+
+def once(folder: Path, topic: str, offsets: range) -> None:
+    assert coordinates(folder) == [(topic, 0, offset) for offset in offsets]
+
+
+def run(config: IngestConfig, *, rebase: bool = False, accept_loss: bool = False) -> None:
+    guard = GuardConfig(rebase=rebase, accept_loss=accept_loss)
+    ingest.run(config.model_copy(update={"guard": guard}))
+
+
+def refused(config: IngestConfig, flag: str, *words: str) -> None:
+    with pytest.raises(RunError) as caught:
+        run(config)
+    assert flag in caught.value.hint
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.fixture
+def stream(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> tuple[IngestConfig, str]:
+    """Return a stream that has read 60 records in two batches."""
+    topic = kafka.topic("guard")
+    kafka.produce(topic, records(60))
+    config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
+    run(config)
+    assert [entry.batch_id for entry in ledger(config.tables.samples)] == [0, 1]
+    return config, topic
+
+
+Stream = tuple[IngestConfig, str]
+
+
+def test_flags_change_nothing_while_all_is_well(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    kafka.produce(topic, records(20))
+    run(config, rebase=True, accept_loss=True)
+    once(tmp_path, topic, range(80))
+    assert len({entry.epoch for entry in ledger(config.tables.samples)}) == 1
+    assert len({entry.topic_ids[topic] for entry in ledger(config.tables.samples)}) == 1
+
+
+def test_a_deleted_checkpoint(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    shutil.rmtree(config.checkpoint_dir)
+    kafka.produce(topic, records(20))
+    refused(config, "--rebase", "batch 1", f"{topic}[0] at 60")
+    once(tmp_path, topic, range(60))
+    run(config, rebase=True)
+    once(tmp_path, topic, range(80))
+    kafka.produce(topic, records(5))
+    run(config)
+    once(tmp_path, topic, range(85))
+
+
+def test_a_rebase_killed_before_its_first_batch_goes_on_without_a_flag(
+    stream: Stream, kafka: Kafka, tmp_path: Path
+) -> None:
+    config, topic = stream
+    shutil.rmtree(config.checkpoint_dir)
+    kafka.produce(topic, records(20))
+    before = tmp_path / "before"
+    shutil.copytree(config.tables.samples, before)
+    run(config, rebase=True)
+    shutil.rmtree(config.tables.samples)  # as if killed when the dead letters were committed and the samples not
+    shutil.copytree(before, config.tables.samples)
+    (Path(config.checkpoint_dir) / "commits/0").unlink()
+    (Path(config.checkpoint_dir) / "commits/.0.crc").unlink(missing_ok=True)
+    run(config)
+    once(tmp_path, topic, range(80))
+
+
+def test_a_foreign_checkpoint(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    other = tmp_path / "other"
+    foreign = ingest_config(other, kafka.bootstrap_servers, {topic: "json"})
+    kafka.produce(topic, records(20))
+    run(foreign)
+    mixed = config.model_copy(update={"checkpoint_dir": foreign.checkpoint_dir})
+    refused(mixed, "--rebase", foreign.checkpoint_dir, "not the one that wrote batch 1")
+    run(mixed, rebase=True)
+    once(tmp_path, topic, range(80))
+    assert Path(f"{foreign.checkpoint_dir}.before-1").is_dir()
+
+
+def test_a_checkpoint_from_a_backup(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    shutil.copytree(config.checkpoint_dir, tmp_path / "backup")
+    kafka.produce(topic, records(80))
+    run(config)
+    shutil.rmtree(config.checkpoint_dir)
+    shutil.copytree(tmp_path / "backup", config.checkpoint_dir)
+    kafka.produce(topic, records(20))
+    refused(config, "--rebase", "older than the table")
+    run(config, rebase=True)
+    once(tmp_path, topic, range(160))
+
+
+def test_a_restored_table(spark: SparkSession, stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    kafka.produce(topic, records(80))
+    run(config)
+    spark.sql(f"RESTORE TABLE delta.`{config.tables.samples}` TO VERSION AS OF 1")
+    refused(config, "--rebase", "restored to an older version", f"{topic}[0] at 40")
+    run(config, rebase=True)
+    once(tmp_path, topic, range(140))
+    run(config)
+    once(tmp_path, topic, range(140))
+
+
+def test_a_table_that_was_deleted(stream: Stream, tmp_path: Path) -> None:
+    config, topic = stream
+    shutil.rmtree(config.tables.samples)
+    refused(config, "--rebase", "holds none of the stream")
+    run(config, rebase=True)
+    once(tmp_path, topic, range(60))
+
+
+def test_records_that_retention_removed(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    kafka.produce(topic, records(40))
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for answer in admin.delete_records([TopicPartition(topic, 0, 75)]).values():
+        answer.result(30)
+    refused(config, "--accept-loss", f"offsets 60 to 74 of {topic}[0]")
+    run(config, accept_loss=True)
+    assert coordinates(tmp_path) == [(topic, 0, offset) for offset in (*range(60), *range(75, 100))]
+    (lost,) = [loss for entry in ledger(config.tables.samples) for loss in entry.lost]
+    assert (lost.start, lost.end, lost.offsets, lost.reason) == (60, 75, 15, "retention")
+    run(config)
+
+
+def test_a_topic_made_anew(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    recreate(kafka, topic)
+    kafka.produce(topic, records(70))  # more than before: offsets alone would not tell
+    refused(config, "--accept-loss", f"{topic}[0] was made anew")
+    run(config, accept_loss=True)
+    assert coordinates(tmp_path) == sorted((topic, 0, offset) for offset in (*range(60), *range(70)))
+    (lost,) = [loss for entry in ledger(config.tables.samples) for loss in entry.lost]
+    assert (lost.start, lost.end, lost.offsets, lost.reason) == (60, 0, None, "recreated")
+    shutil.rmtree(config.checkpoint_dir)
+    run(config, rebase=True)
+    assert len(coordinates(tmp_path)) == 130
+
+
+def recreate(kafka: Kafka, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(30)
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        except KafkaException:  # the old one is still going
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return
+
+
+def test_the_command_in_the_refusal_goes_on(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.topic("command")
+    kafka.produce(topic, records(20))
+    data: dict[str, Any] = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"})
+    plain: dict[str, Any] = {"options": (), "launcher": ("/usr/bin/env", str(ROOT / ".venv/bin/python")), "conf": False}
+    assert start(tmp_path, data, **plain).wait()[0] == 0
+    shutil.rmtree(tmp_path / "checkpoint")
+    kafka.produce(topic, records(20))
+    code, output = start(tmp_path, data, **plain).wait()
+    assert code == 1, output
+    (hint,) = [line for line in output.splitlines() if line.startswith("  to go on")]
+    command = hint.partition(": ")[2]
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    once(tmp_path, topic, range(40))
+
+
+def test_a_topic_without_an_id_is_told_by_its_end() -> None:
+    ledger_state = LedgerState(None, {("t", 0): 30, ("t", 1): 5}, {})
+    topics = {"t": TopicState(None, {0: 0, 1: 0}, {0: 10, 1: 9})}
+    (lost,) = losses(ledger_state, topics)
+    assert (lost.partition, lost.reason) == (0, "recreated")
+    topics = {"t": TopicState("a", {0: 0, 1: 0, 2: 0}, {0: 10, 1: 9, 2: 4})}
+    ledger_state = LedgerState(None, {("t", 0): 30, ("t", 1): 5}, {"t": "a"})
+    (lost,) = losses(ledger_state, topics)
+    assert (lost.partition, lost.reason, lost.end) == (0, "truncated", 10)
+    assert resume_offsets(ledger_state, topics, [lost], "latest") == {("t", 0): 10, ("t", 1): 5, ("t", 2): -2}
