@@ -14,6 +14,7 @@ Kind = Literal[
     "run",  # one per run: start (config) and end (outcome)
     "ingest_batch",  # one per micro-batch
     "stream_progress",  # one per trigger, what foreachBatch cannot know: planning, offsets, write-ahead log
+    "table_care",  # one per compaction or vacuum of a table, also where it failed
     "spark_stage",  # one per completed stage, from the SparkListener
     "spark_task_failure",  # one per failed task, with the reason
     "train_window",  # one per rank and window of steps

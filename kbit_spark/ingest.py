@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import closing
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -24,6 +25,7 @@ from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
+from kbit_spark.tables.maintenance import TableCare
 from kbit_spark.tables.samples import ensure_samples, parquet_settings, sample_rows, samples_schema
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import Append, TableWriter, Transaction
@@ -46,7 +48,8 @@ def run(config: IngestConfig) -> None:
             ensure_samples(spark, config.tables.samples, value_type(config.fields))
             ensure_rejected(spark, config.tables.rejected)
             query = Query(config.trigger, config.checkpoint_dir)
-            query.run(read_stream(spark, config.kafka), BatchWriter(spark, config, telemetry).write)
+            with closing(BatchWriter(spark, config, telemetry)) as writer:
+                query.run(read_stream(spark, config.kafka), writer.write)
     finally:
         if not given:
             spark.stop()
@@ -69,6 +72,9 @@ class BatchWriter:
         self._tally = Tally(spark)
         self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)))
         self._rejected = TableWriter(spark, config.tables.rejected, REJECTED)
+        self._care = TableCare(
+            spark, config.maintenance, (config.tables.samples, config.tables.rejected), telemetry.emit
+        )
         self._lag = Lag(config.kafka)
         self._formats = {topic.name: topic.format for topic in config.kafka.topics}
         self._describe = spark.sparkContext.setJobDescription  # names the stages in telemetry
@@ -91,6 +97,11 @@ class BatchWriter:
         finally:
             append.close()
         self._telemetry.emit(batch_event(entry, time.monotonic() - start, self._lag.behind(entry.ranges)))
+        self._care.after(batch_id)
+
+    def close(self) -> None:
+        """Let table care under way end."""
+        self._care.close()
 
     def _write_samples(self, batch: DataFrame, transaction: Transaction) -> Append | None:
         """Write the good records, once more where they name schemas that had to be asked for; nothing is committed."""
