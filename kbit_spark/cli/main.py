@@ -166,6 +166,32 @@ def lineage(
 
 
 @app.command()
+def doctor(
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.key=value, as for the ingest job.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The ingest job's configuration; none: the machine only.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Check the machine and, with --config, all that the stream needs: one line each, with the way out.
+
+    Exit code 0: nothing fails; 1: something does; 2: the configuration itself is wrong.
+    """
+    from kbit_spark.cli.doctor import machine, stream
+    from kbit_spark.cli.doctor.findings import examine
+    from kbit_spark.config.ingest import IngestConfig
+    from kbit_spark.config.load import load
+
+    if overrides and config is None:
+        msg = f"{overrides[0]} overrides nothing"
+        raise UsageError(msg, "name the configuration with --config")
+    loaded = load(IngestConfig, config, overrides or ()) if config is not None else None
+    findings = examine([*machine.checks(), *(stream.checks(loaded) if loaded else [("disk", machine.disk_here)])])
+    lines = [json.dumps([asdict(f) for f in findings])] if as_json else [f.line() for f in findings]
+    typer.echo("\n".join(lines))
+    if any(finding.level == "fail" for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
 def demo(
     rows: Annotated[int, typer.Option(min=2_000, help="Records, half JSON and half Avro.")] = 20_000,
     folder: Annotated[Path, typer.Option(help="Everything of the demo; wiped at its start.")] = Path(".kbit/demo"),

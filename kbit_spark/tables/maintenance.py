@@ -111,6 +111,9 @@ def care_session(spark: SparkSession, target_file_bytes: int) -> SparkSession:
     session.conf.set("spark.databricks.delta.optimize.minFileSize", math.ceil(target_file_bytes / 2))
     # One file at a time, that is one task: the stream keeps the other cores.
     session.conf.set("spark.databricks.delta.optimize.maxThreads", 1)
+    # Else Delta 4.1 takes the table's own retention whatever it is told; a table that keeps nothing would then lose
+    # the files of the batch under way.
+    session.conf.set("spark.databricks.delta.vacuum.retentionWindowIgnore.enabled", "false")
     return session
 
 
