@@ -13,15 +13,16 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from kbit_spark.column_types import TypeTree, parse_type
 
 DType = Literal["uint8", "int8", "int16", "int32", "int64", "float32", "float64"]
-ScalarType = Literal["boolean", "int", "long", "float", "double", "string", "binary"]
-ListType = Literal["array<boolean>", "array<int>", "array<long>", "array<float>", "array<double>", "array<string>"]
 Split = Literal["train", "validation", "test"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 SPLIT_COLUMN = "_split"
+OWN_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers", "_schema_id", SPLIT_COLUMN)
 MAX_TENSOR_BYTES = 2**31 - 1
 """The JVM holds a BINARY value in one array."""
 
@@ -84,12 +85,29 @@ class Tensor(Frozen):
 
 
 class FieldSpec(Frozen):
-    """One decoded field of the samples table: a `type` (scalar or list), or a `tensor`."""
+    """One decoded field of the samples table: a `type` in Spark's DDL spelling (column_types.py), or a `tensor`."""
 
-    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
-    type: ScalarType | ListType | None = None
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    type: str | None = None
     tensor: Tensor | None = None
     required: bool = True
+    sources: tuple[str, ...] = ()
+    """What the field is called in payloads, if not `name`; a payload or schema has one of them."""
+
+    @field_validator("name")
+    @classmethod
+    def _not_ours(cls, name: str) -> str:
+        if name in OWN_COLUMNS:
+            msg = f"{name} is a column of the table's own; name the field differently and say sources: [{name}]"
+            raise ValueError(msg)
+        return name
+
+    @field_validator("type")
+    @classmethod
+    def _known_type(cls, text: str | None) -> str | None:
+        if text is not None:
+            parse_type(text)
+        return text
 
     @model_validator(mode="after")
     def _one_kind(self) -> FieldSpec:
@@ -97,6 +115,16 @@ class FieldSpec(Frozen):
             msg = f"field {self.name!r} needs either a type or a tensor (dtype, shape)"
             raise ValueError(msg)
         return self
+
+    @property
+    def tree(self) -> TypeTree:
+        """The type as a tree; a tensor is binary."""
+        return "binary" if self.type is None else parse_type(self.type)
+
+    @property
+    def wire_names(self) -> tuple[str, ...]:
+        """What the field may be called in payloads."""
+        return self.sources or (self.name,)
 
 
 class OffsetRange(Frozen):

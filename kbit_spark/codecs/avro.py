@@ -1,188 +1,207 @@
 """Avro payloads: resolves the writer's schema against the fields and plans how each of its values is read.
 
-Source: Avro 1.12 specification, "Schema Resolution". A field stands for a reader type; what no field wants is skipped.
+A column stands for a reader type; a reader's schema, where there is one, adds its aliases, defaults and symbols. What
+no column wants is skipped, as strictly as it would be read. Names of records do not matter, for columns have none.
+
+A union of several types is a struct of nullable members, named as the branches: ``int``, ``string``, ``array``, or the
+record, enum or fixed (without namespace, or with it in backquotes). All but the member that was written are null.
+
+Source: Avro 1.12 specification, "Schema Resolution".
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeGuard
 
-from fastavro.schema import SchemaParseException, UnknownType, parse_schema
-
-from kbit_spark.codecs.plan import Plan, plan_of_fields, plan_of_tensor
-from kbit_spark.errors import UsageError
+from kbit_spark.codecs.avro_columns import (
+    Column,
+    Unresolved,
+    Wanted,
+    column_of_field,
+    columns_of_struct,
+    has_default,
+    match_columns,
+    require_defaults,
+)
+from kbit_spark.codecs.avro_defaults import encode_default
+from kbit_spark.codecs.avro_schema import AvroField, AvroType, parse_record
+from kbit_spark.codecs.avro_skip import Skipped
+from kbit_spark.codecs.avro_values import value_plan
+from kbit_spark.codecs.plan import Plan, UnreadableSchemaError, plan_of_fields
+from kbit_spark.column_types import TypeTree, type_text
 from kbit_spark.schemas import FieldSpec
 
-_SCALAR_READERS: dict[tuple[str, str], str] = {
-    ("boolean", "boolean"): "boolean",
-    ("int", "int"): "int",
-    ("int", "long"): "int_as_long",
-    ("int", "float"): "int_as_float",
-    ("int", "double"): "int_as_double",
-    ("long", "long"): "long",
-    ("long", "float"): "long_as_float",
-    ("long", "double"): "long_as_double",
-    ("float", "float"): "float",
-    ("float", "double"): "float_as_double",
-    ("double", "double"): "double",
-    ("string", "string"): "string",
-    ("string", "binary"): "string_as_bytes",
-    ("bytes", "binary"): "bytes",
-    ("bytes", "string"): "bytes_as_string",
-}
-_BROKEN_SCHEMA = (ValueError, LookupError, TypeError, AttributeError, RecursionError, SchemaParseException, UnknownType)
 _NUMBERS = ("int", "long", "float", "double")
+_NULL = "null for a required field"
+_HINTS = {
+    "type_mismatch": "correct the type in `fields`",
+    "missing_field": "correct `fields`, mark them required: false, or give a default in the reader's schema",
+}
 
 
-def avro_plan(schema_text: str, fields: Sequence[FieldSpec], source: str) -> Plan:
+def avro_plan(schema_text: str, fields: Sequence[FieldSpec], source: str, reader_schema: str | None = None) -> Plan:
     """Return the plan for bare records written with `schema_text`.
 
     Args:
         schema_text: the writer's schema (.avsc).
         fields: the row to be read.
         source: where the schema comes from, for errors.
+        reader_schema: a schema (.avsc) whose aliases, defaults and symbols are used.
 
     Raises:
-        UsageError: no valid record schema, or a field that can never be read from it.
+        UsageError: no valid record schema.
+        UnreadableSchemaError: a field that can never be read from it.
     """
-    schema = _parse(schema_text, source)
-    names: dict[str, Any] = {}
-    _collect(schema, "", names)
-    wanted = {field.name: index for index, field in enumerate(fields)}
-    steps: list[Plan] = []
-    for writer in schema["fields"]:
-        index = wanted.pop(writer["name"], None)
-        if index is None:
-            steps.append({"skip": _skip(writer["type"], names, set())})
-        else:
-            steps.append({"target": index, "reader": _resolve_field(writer["type"], fields[index], names, source)})
-    if missing := [name for name, index in wanted.items() if fields[index].required]:
-        known = ", ".join(field["name"] for field in schema["fields"])
-        msg = f"{source}: the schema has no field {', '.join(missing)}; it has {known}"
-        raise UsageError(msg, "correct `fields`, or mark them required: false")
-    plan = {"fields": steps, "self": _skip(schema, names, set())}
-    return {"format": "avro", "fields": plan_of_fields(fields), "writer": plan}
-
-
-def _parse(text: str, source: str) -> dict[str, Any]:
+    writer = parse_record(schema_text, source)
+    reader = None if reader_schema is None else parse_record(reader_schema, f"the reader's schema for {source}")
+    planner = _Planner()
     try:
-        schema = parse_schema(json.loads(text), expand=False)
-    except _BROKEN_SCHEMA as error:
-        msg = f"{source} is no valid Avro schema: {type(error).__name__}: {error}"
-        raise UsageError(msg) from error
-    if not isinstance(schema, dict) or schema.get("type") != "record":
-        msg = f"{source}: the schema must be a record"
-        raise UsageError(msg)
-    return schema
+        row = planner.row(writer, [column_of_field(field, reader) for field in fields])
+    except Unresolved as fault:
+        msg = f"{source}: {fault}"
+        raise UnreadableSchemaError(msg, _HINTS[fault.code], code=fault.code) from fault
+    return {"format": "avro", "fields": plan_of_fields(fields), "row": row, "records": planner.skipped.records}
 
 
-def _collect(schema: Any, namespace: str, names: dict[str, Any]) -> None:
-    """Find every named type; fastavro has already written the names in full."""
-    if isinstance(schema, list):
-        for branch in schema:
-            _collect(branch, namespace, names)
-    elif isinstance(schema, Mapping):
-        if "name" in schema:
-            names[schema["name"]] = schema
-        for inner in (schema.get("items"), schema.get("values"), *(f["type"] for f in schema.get("fields", ()))):
-            _collect(inner, namespace, names)
-        if isinstance(schema.get("type"), (list, Mapping)):
-            _collect(schema["type"], namespace, names)
+class _Planner:
+    """Plans values; what is skipped is collected in `skipped`."""
+
+    def __init__(self) -> None:
+        self.skipped = Skipped()
+
+    def row(self, writer: AvroType, columns: Sequence[Column]) -> Plan:
+        """Plan a record that becomes a row or struct."""
+        taken = match_columns(writer, columns)
+        steps: list[Plan] = []
+        for field in writer.fields:
+            index = taken.get(field.name)
+            if index is None:
+                steps.append({"skip": self.skipped.plan(field.type)})
+            else:
+                steps.append({"target": index, "reader": self._field(field, columns[index])})
+        absent = [index for index in range(len(columns)) if index not in taken.values()]
+        require_defaults(writer, [columns[index] for index in absent])
+        defaults = [self._default(index, columns[index]) for index in absent if has_default(columns[index])]
+        return {"read": "struct", "width": len(columns), "steps": steps, "defaults": defaults}
+
+    def _field(self, field: AvroField, column: Column) -> Plan:
+        try:
+            return self.read(field.type, column.wanted)
+        except Unresolved as fault:
+            raise fault.inside(column.name) from fault
+
+    def _default(self, index: int, column: Column) -> Plan:
+        assert column.reader is not None
+        try:
+            data = encode_default(column.reader.default, column.reader.type)
+        except ValueError as error:
+            msg = f"its default in the reader's schema: {error}"
+            raise Unresolved(msg, path=(column.name,)) from error
+        return {"target": index, "bytes": data.hex(), "reader": self._field(column.reader, column)}
+
+    def read(self, writer: AvroType, wanted: Wanted) -> Plan:
+        """Plan a value of any type."""
+        if writer.kind != "union":
+            return self._branch(writer, writer, wanted)
+        plans: list[Plan] = []
+        faults: list[Unresolved] = []
+        for branch in writer.branches:
+            try:
+                plans.append(self._branch(branch, writer, wanted))
+            except Unresolved as fault:
+                plans.append({"read": "refused", "code": fault.code, "reason": str(fault)})
+                faults.append(fault)
+        if faults and all(plan["read"] in ("refused", "null") for plan in plans):
+            raise next((fault for fault in faults if fault.reason != _NULL), faults[0])
+        return {"read": "union", "branches": plans}
+
+    def _branch(self, branch: AvroType, writer: AvroType, wanted: Wanted) -> Plan:
+        if branch.kind == "null":
+            if wanted.required:
+                raise Unresolved(_NULL)
+            return {"read": "null"}
+        if wanted.tensor is not None:
+            return _tensor(branch, wanted.tensor)
+        if _is_sum(wanted.tree, wanted.reader or writer):
+            return self._member(branch, wanted)
+        return self._value(branch, wanted.tree, _reader_of(branch, wanted.reader))
+
+    def _value(self, writer: AvroType, tree: TypeTree, reader: AvroType | None) -> Plan:
+        reader = reader if reader is not None and reader.kind == writer.kind else None
+        if _is(tree, "array") and writer.kind == "array":
+            items = self.read(writer.items, Wanted(tree["items"], reader=reader.items if reader else None))
+            return {"read": "list", "items": items}
+        if _is(tree, "map") and writer.kind == "map" and tree["keys"] == "string":
+            values = self.read(writer.values, Wanted(tree["values"], reader=reader.values if reader else None))
+            return {"read": "map", "values": values}
+        if _is(tree, "struct") and writer.kind == "record":
+            return self.row(writer, columns_of_struct(tree, reader))
+        plan = value_plan(writer, tree, reader)
+        if plan is None:
+            raise _mismatch(writer.logical or writer.name, type_text(tree))
+        return plan
+
+    def _member(self, branch: AvroType, wanted: Wanted) -> Plan:
+        """Plan a branch that becomes one member of a struct: the one of its name, else the first that can hold it."""
+        assert isinstance(wanted.tree, dict)
+        members = [(member, _reader_named(member["name"], wanted.reader)) for member in wanted.tree["fields"]]
+        if any(member["required"] for member, _ in members):
+            msg = "the members of a union are null but for one, so none may be NOT NULL"
+            raise Unresolved(msg)
+        for index, (member, reader) in enumerate(members):
+            known = {member["name"], *(reader.known_as if reader else ())}
+            if not known.isdisjoint(branch.own_names):
+                plan = self._value(branch, member["type"], reader)
+                return {"read": "member", "member": index, "width": len(members), "reader": plan}
+        for index, (member, _) in enumerate(members):
+            promoted = None if branch.is_named else value_plan(branch, member["type"], None)
+            if promoted is not None:
+                return {"read": "member", "member": index, "width": len(members), "reader": promoted}
+        raise _mismatch(branch.name, type_text(wanted.tree))
 
 
-def _kind(schema: Any, names: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return the type's name (``record``, ``int``, ...) and its definition, looking through names and wrappers."""
-    if isinstance(schema, list):
-        return "union", schema
-    if isinstance(schema, str):
-        return _kind(names[schema], names) if schema in names else (schema, {"type": schema})
-    kind = schema["type"]
-    return _kind(kind, names) if isinstance(kind, (list, Mapping)) or kind in names else (kind, schema)
+def _is_sum(tree: TypeTree, kind: AvroType) -> bool:
+    """Tell whether a column stands for the branches of a union; `kind` is the reader's type, else the writer's."""
+    if not _is(tree, "struct"):
+        return False
+    members = {member["name"] for member in tree["fields"]}
+    alternatives = kind.alternatives
+    named = any(not members.isdisjoint(branch.known_as) for branch in alternatives)
+    if len(alternatives) == 1 and alternatives[0].kind == "record":
+        # a record that is the only branch now: its column is a plain struct if it has the record's fields
+        return named and members.isdisjoint(field.name for field in alternatives[0].fields)
+    return named
 
 
-def _skip(schema: Any, names: Mapping[str, Any], open_records: set[str]) -> Plan:
-    kind, definition = _kind(schema, names)
-    if kind == "union":
-        return {"op": "union", "branches": [_skip(branch, names, open_records) for branch in definition]}
-    if kind == "array":
-        return {"op": "array", "items": _skip(definition["items"], names, open_records)}
-    if kind == "map":
-        return {"op": "map", "values": _skip(definition["values"], names, open_records)}
-    if kind == "fixed":
-        return {"op": "fixed", "size": definition["size"]}
-    if kind == "enum":
-        return {"op": "enum", "symbols": len(definition["symbols"])}
-    if kind in ("record", "error"):
-        name = definition["name"]
-        if name in open_records:
-            return {"op": "ref", "name": name}
-        inner = open_records | {name}
-        fields = [_skip(field["type"], names, inner) for field in definition["fields"]]
-        return {"op": "record", "name": name, "fields": fields}
-    return {"op": kind}
+def _reader_of(branch: AvroType, reader: AvroType | None) -> AvroType | None:
+    """Return the branch of the reader's type that a value of the writer's branch is resolved with."""
+    alternatives = [] if reader is None else reader.alternatives
+    same = [other for other in alternatives if not set(other.known_as).isdisjoint(branch.own_names)]
+    return next(iter([*same, *alternatives]), None)
 
 
-def _resolve_field(schema: Any, field: FieldSpec, names: Mapping[str, Any], source: str) -> Plan:
-    plan = _resolve(schema, field, names)
-    readable = plan["branches"] if plan["read"] == "union" else [plan]
-    if all(branch["read"] in ("mismatch", "null") for branch in readable):
-        reason = next((branch["reason"] for branch in readable if "reason" in branch), "it is always null")
-        msg = f"{source}: field {field.name!r} can never be read: {reason}"
-        raise UsageError(msg, "correct the type in `fields`")
-    return plan
+def _reader_named(member: str, reader: AvroType | None) -> AvroType | None:
+    return next((other for other in (reader.alternatives if reader else ()) if member in other.known_as), None)
 
 
-def _resolve(schema: Any, field: FieldSpec, names: Mapping[str, Any]) -> Plan:
-    kind, definition = _kind(schema, names)
-    if kind == "union":
-        return {"read": "union", "branches": [_resolve(branch, field, names) for branch in definition]}
-    if kind == "null":
-        reason = f"null for the required field {field.name}"
-        return {"read": "mismatch", "reason": reason} if field.required else {"read": "null"}
-    if field.tensor is not None:
-        return _resolve_tensor(kind, definition, field, names)
-    assert field.type is not None
-    return _resolve_type(kind, definition, field.type, names)
-
-
-def _resolve_tensor(kind: str, definition: Any, field: FieldSpec, names: Mapping[str, Any]) -> Plan:
-    tensor = plan_of_tensor(field)
-    if kind == "bytes":
+def _tensor(writer: AvroType, tensor: Plan) -> Plan:
+    if writer.kind == "bytes":
         return {"read": "tensor_bytes", "tensor": tensor}
-    if kind == "fixed":
-        return {"read": "tensor_bytes", "tensor": tensor, "size": definition["size"]}
-    if kind == "array":
-        items, _ = _kind(definition["items"], names)
-        floats = tensor["dtype"].startswith("float")
-        if items in _NUMBERS and (floats or items in ("int", "long")):
+    if writer.kind == "fixed":
+        return {"read": "tensor_bytes", "tensor": tensor, "size": writer.size}
+    if writer.kind == "array":
+        items = writer.items.kind
+        if items in _NUMBERS and (tensor["dtype"].startswith("float") or items in ("int", "long")):
             return {"read": "tensor_list", "tensor": tensor, "items": items}
-        return _mismatch(f"array of {items}", f"tensor of {tensor['dtype']}")
-    return _mismatch(kind, "tensor")
+        written = f"array of {items}"
+        raise _mismatch(written, f"tensor of {tensor['dtype']}")
+    raise _mismatch(writer.kind, "tensor")
 
 
-def _resolve_type(kind: str, definition: Any, wanted: str, names: Mapping[str, Any]) -> Plan:
-    if wanted.startswith("array<"):
-        if kind != "array":
-            return _mismatch(kind, wanted)
-        if _kind(definition["items"], names)[0] == "null":  # no byte an item: a count alone would fill the memory
-            return _mismatch("array of null", wanted)
-        return {"read": "list", "items": _resolve_item(definition["items"], wanted[6:-1], names)}
-    if kind == "fixed" and wanted == "binary":
-        return {"read": "fixed", "size": definition["size"]}
-    if kind == "enum" and wanted == "string":
-        return {"read": "enum", "symbols": list(definition["symbols"])}
-    reader = _SCALAR_READERS.get((kind, wanted))
-    return {"read": reader} if reader else _mismatch(kind, wanted)
+def _is(tree: TypeTree, kind: str) -> TypeGuard[dict[str, Any]]:
+    return isinstance(tree, dict) and tree["type"] == kind
 
 
-def _resolve_item(schema: Any, wanted: str, names: Mapping[str, Any]) -> Plan:
-    kind, definition = _kind(schema, names)
-    if kind == "union":
-        return {"read": "union", "branches": [_resolve_item(branch, wanted, names) for branch in definition]}
-    return {"read": "null"} if kind == "null" else _resolve_type(kind, definition, wanted, names)
-
-
-def _mismatch(written: str, wanted: str) -> Plan:
-    return {"read": "mismatch", "reason": f"{written} cannot be read as {wanted}"}
+def _mismatch(written: str, wanted: str) -> Unresolved:
+    return Unresolved(f"{written} cannot be read as {wanted}")

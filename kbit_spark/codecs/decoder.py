@@ -13,17 +13,25 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    ByteType,
     DataType,
+    DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IntegerType,
     LongType,
+    MapType,
+    ShortType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
+    TimestampType,
 )
 
 from kbit_spark.codecs.plan import Plan
+from kbit_spark.column_types import TypeTree
 from kbit_spark.schemas import FieldSpec
 
 ERROR = StructType(
@@ -36,12 +44,17 @@ ERROR = StructType(
 
 _SCALARS: dict[str, DataType] = {
     "boolean": BooleanType(),
+    "byte": ByteType(),
+    "short": ShortType(),
     "int": IntegerType(),
     "long": LongType(),
     "float": FloatType(),
     "double": DoubleType(),
     "string": StringType(),
     "binary": BinaryType(),
+    "date": DateType(),
+    "timestamp": TimestampType(),
+    "timestamp_ntz": TimestampNTZType(),
 }
 
 
@@ -51,16 +64,22 @@ def value_type(fields: Sequence[FieldSpec]) -> StructType:
 
 
 def _column(field: FieldSpec) -> StructField:
-    if field.tensor is not None:
-        return StructField(field.name, BinaryType(), not field.required, field.tensor.to_metadata())
-    assert field.type is not None
-    return StructField(field.name, _spark_type(field.type), not field.required)
+    metadata = field.tensor.to_metadata() if field.tensor else None
+    return StructField(field.name, spark_type(field.tree), not field.required, metadata)
 
 
-def _spark_type(name: str) -> DataType:
-    if name.startswith("array<"):
-        return ArrayType(_SCALARS[name[6:-1]])
-    return _SCALARS[name]
+def spark_type(tree: TypeTree) -> DataType:
+    """Return Spark's type of a column type's tree."""
+    if isinstance(tree, str):
+        return _SCALARS[tree]
+    if tree["type"] == "array":
+        return ArrayType(spark_type(tree["items"]))
+    if tree["type"] == "map":
+        return MapType(spark_type(tree["keys"]), spark_type(tree["values"]))
+    if tree["type"] == "decimal":
+        return DecimalType(tree["precision"], tree["scale"])
+    fields = [StructField(inner["name"], spark_type(inner["type"]), not inner["required"]) for inner in tree["fields"]]
+    return StructType(fields)
 
 
 class DecodeFunction:

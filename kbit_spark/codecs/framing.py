@@ -14,9 +14,10 @@ from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.avro_references import inline
+from kbit_spark.codecs.avro_schema import parse_record
 from kbit_spark.codecs.descriptors import ProtoSchema, compile_schema, read_schema
 from kbit_spark.codecs.json import json_plan
-from kbit_spark.codecs.plan import Plan, plan_of_fields
+from kbit_spark.codecs.plan import Plan, UnreadableSchemaError, plan_of_fields
 from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.codecs.registry import RegisteredSchema, SchemaRegistry
 from kbit_spark.config.ingest import TopicConfig
@@ -37,17 +38,19 @@ def raw_plan(topic: TopicConfig, fields: Sequence[FieldSpec]) -> Plan:
         return json_plan(fields)
     assert topic.schema_file is not None
     if topic.format == "avro":
-        return avro_plan(_read(topic, topic.schema_file), fields, topic.schema_file)
+        text = _read(topic, topic.schema_file)
+        return avro_plan(text, fields, topic.schema_file, read_reader_schema(topic))
     assert topic.message is not None
     return protobuf_plan(read_schema(Path(topic.schema_file)).message(topic.message), fields, topic.schema_file)
 
 
-def soe_plan(schemas: Mapping[str, str], fields: Sequence[FieldSpec]) -> Plan:
+def soe_plan(schemas: Mapping[str, str], fields: Sequence[FieldSpec], reader_schema: str | None = None) -> Plan:
     """Return the plan for Avro single-object payloads.
 
     Args:
         schemas: text of each writer's schema by where it comes from.
         fields: the row that all of them become.
+        reader_schema: see `avro_plan`.
 
     Raises:
         UsageError: a schema that cannot be read, or none that can give the fields.
@@ -57,9 +60,9 @@ def soe_plan(schemas: Mapping[str, str], fields: Sequence[FieldSpec]) -> Plan:
     for source, text in schemas.items():
         key = _fingerprint(text, source)
         try:
-            plans[key] = {"plan": avro_plan(text, fields, source)}
+            plans[key] = {"plan": avro_plan(text, fields, source, reader_schema)}
         except UsageError as error:
-            plans[key] = _refused(error.message)
+            plans[key] = _unreadable(error)
             faults.append(error)
     if len(faults) == len(plans):
         raise faults[0]
@@ -70,9 +73,15 @@ class ConfluentSchemas:
     """What is known of the schema ids of one topic; it grows with `learn`."""
 
     def __init__(self, topic: TopicConfig, fields: Sequence[FieldSpec], registry: SchemaRegistry) -> None:
+        """Read the reader's schema, if the topic names one.
+
+        Raises:
+            UsageError: it cannot be read, or is no record schema.
+        """
         self._topic = topic
         self._fields = fields
         self._registry = registry
+        self._reader_schema = read_reader_schema(topic)
         self._schemas: dict[str, Plan] = {}
         self._unknown: set[int] = set()
 
@@ -99,13 +108,14 @@ class ConfluentSchemas:
             return _refused(f"{source} is {schema.kind}, the topic is declared to hold {self._topic.format}")
         try:
             if schema.kind == "AVRO":
-                return {"plan": avro_plan(inline(schema.text, schema.references, source), self._fields, source)}
+                text = inline(schema.text, schema.references, source)
+                return {"plan": avro_plan(text, self._fields, source, self._reader_schema)}
             if schema.kind == "PROTOBUF":
                 main = f"{source.replace(' ', '-')}.proto"
                 compiled = compile_schema({**schema.references, main: schema.text}, main, source)
                 return {"messages": self._messages(compiled, source)}
         except UsageError as error:
-            return _refused(error.message)
+            return _unreadable(error)
         return {"plan": json_plan(self._fields)}
 
     def _messages(self, schema: ProtoSchema, source: str) -> Plan:
@@ -119,7 +129,7 @@ class ConfluentSchemas:
             try:
                 plans[path] = {"plan": protobuf_plan(schema.message(name), self._fields, source)}
             except UsageError as error:
-                plans[path] = _refused(error.message)
+                plans[path] = _unreadable(error)
         return plans
 
 
@@ -132,11 +142,24 @@ def read_schemas(topic: TopicConfig) -> dict[str, str]:
     return {file: _read(topic, file) for file in topic.schema_files}
 
 
+def read_reader_schema(topic: TopicConfig) -> str | None:
+    """Return the text of `reader_schema_file`; None where there is none.
+
+    Raises:
+        UsageError: it cannot be read, or is no record schema.
+    """
+    if topic.reader_schema_file is None:
+        return None
+    text = _read(topic, topic.reader_schema_file)
+    parse_record(text, topic.reader_schema_file)  # a fault of the configuration, not of each writer's schema
+    return text
+
+
 def _read(topic: TopicConfig, file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"topic {topic.name!r}: cannot read schema_file {file}: {error}"
+        msg = f"topic {topic.name!r}: cannot read the schema {file}: {error}"
         raise UsageError(msg) from error
 
 
@@ -150,8 +173,12 @@ def _fingerprint(text: str, source: str) -> str:
     return str(int.from_bytes(bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO")), "little"))
 
 
-def _refused(reason: str) -> Plan:
-    return {"refused": {"code": "type_mismatch", "reason": reason}}
+def _refused(reason: str, code: str = "type_mismatch") -> Plan:
+    return {"refused": {"code": code, "reason": reason}}
+
+
+def _unreadable(error: UsageError) -> Plan:
+    return _refused(error.message, error.code) if isinstance(error, UnreadableSchemaError) else _refused(error.message)
 
 
 def _framed(

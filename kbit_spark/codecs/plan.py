@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec
 
 Plan = dict[str, Any]
 
 
+class UnreadableSchemaError(UsageError):
+    """A schema that can never give the row; `code` is what each of its records is rejected with."""
+
+    def __init__(self, message: str, hint: str = "", *, code: str = "type_mismatch") -> None:
+        super().__init__(message, hint)
+        self.code = code
+
+
 def plan_of_field(field: FieldSpec) -> Plan:
-    """Return name, type and nullability of a field as a plan's `fields` hold them."""
-    kind: Plan = {"tensor": plan_of_tensor(field)} if field.tensor else {"type": field.type}
-    return {"name": field.name, "required": field.required, **kind}
+    """Return name, names on the wire, type and nullability of a field as a plan's `fields` hold them."""
+    kind: Plan = {"tensor": plan_of_tensor(field)} if field.tensor else {"type": field.tree}
+    return {"name": field.name, "sources": list(field.wire_names), "required": field.required, **kind}
 
 
 def plan_of_tensor(field: FieldSpec) -> Plan:

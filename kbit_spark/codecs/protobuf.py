@@ -60,7 +60,8 @@ def protobuf_plan(message: Descriptor, fields: Sequence[FieldSpec], source: str)
     Raises:
         UsageError: a field that the message does not have, or that can never be read as it is declared.
     """
-    columns = [Wanted(field.name, _tree(field), field.required, field) for field in fields]
+    known = {field.name for field in message.fields}
+    columns = [Wanted(_source(field, known), field.tree, field.required, field) for field in fields]
     return {"format": "protobuf", "fields": plan_of_fields(fields), **message_plan(message, columns, source)}
 
 
@@ -74,10 +75,8 @@ def message_plan(message: Descriptor, columns: Sequence[Wanted], source: str) ->
     return {"root": planner.row(message, columns, ""), "messages": planner.messages}
 
 
-def _tree(field: FieldSpec) -> Any:
-    if field.type is not None and field.type.startswith("array<"):
-        return {"type": "array", "items": field.type[6:-1]}
-    return field.type
+def _source(field: FieldSpec, known: set[str]) -> str:
+    return next((name for name in field.wire_names if name in known), field.wire_names[0])
 
 
 class _Planner:

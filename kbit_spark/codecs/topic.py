@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, SparkSession
 
 from kbit_spark.codecs.decoder import DecodeFunction, unresolved_ids
-from kbit_spark.codecs.framing import UNRESOLVED, ConfluentSchemas, raw_plan, read_schemas, soe_plan
+from kbit_spark.codecs.framing import UNRESOLVED, ConfluentSchemas, raw_plan, read_reader_schema, read_schemas, soe_plan
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.config.ingest import TopicConfig
@@ -42,7 +42,7 @@ class TopicDecoder:
         self._confluent = ConfluentSchemas(config, fields, registry) if "confluent" in framings and registry else None
         self._fixed = {"raw": raw_plan(config, fields)} if "raw" in framings else {}
         if "soe" in framings:
-            self._fixed["soe"] = soe_plan(read_schemas(config), fields)
+            self._fixed["soe"] = soe_plan(read_schemas(config), fields, read_reader_schema(config))
         self._framings = tuple(framings)
         self._unresolved = unresolved_ids(spark)
         self._function: DecodeFunction | None = None

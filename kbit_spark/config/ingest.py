@@ -30,6 +30,9 @@ class TopicConfig(Frozen):
     schema_files: tuple[str, ...] = ()
     """Avro, framing soe: the schemas (.avsc) of all writers, found by fingerprint."""
 
+    reader_schema_file: str | None = None
+    """Avro: a schema (.avsc) whose aliases, defaults and enum symbols are used; `fields` alone say what a row is."""
+
     message: str | None = None
     """Protobuf: full name of the message. Framing confluent: none takes whichever message has the fields."""
 
@@ -41,6 +44,9 @@ class TopicConfig(Frozen):
             raise ValueError(msg)
         if self.format == "protobuf" and (raw or self.schema_file) and not (self.schema_file and self.message):
             msg = f"topic {self.name!r}: format protobuf with raw framing needs schema_file and message"
+            raise ValueError(msg)
+        if self.reader_schema_file and self.format != "avro":
+            msg = f"topic {self.name!r}: reader_schema_file is for format avro"
             raise ValueError(msg)
         if self.framing == "soe" and not (self.format == "avro" and self.schema_files):
             msg = f"topic {self.name!r}: framing soe is for format avro and needs schema_files"

@@ -72,12 +72,6 @@ def test_a_schema_that_cannot_give_the_fields_is_refused(schema: str, told: str)
     assert told in str(caught.value)
 
 
-def test_a_list_of_nulls_is_refused_because_its_count_costs_no_byte() -> None:
-    schema = _schema({"type": "array", "items": "null"})
-    with pytest.raises(UsageError, match="array of null"):
-        avro_plan(schema, [FieldSpec(name="image", type="array<int>")], "nulls.avsc")
-
-
 def test_an_unreadable_schema_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     topic = TopicConfig(name="b", format="avro", schema_file=str(tmp_path / "absent.avsc"))
     with pytest.raises(UsageError, match=r"absent\.avsc"):

@@ -16,14 +16,13 @@ from kbit_spark.config.ingest import TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.local.registry import Registry, serve
 from kbit_spark.schemas import FieldSpec
+from tests.codecs.avro_rows import avro_fields
 from tests.codecs.protobuf_rows import compiled, fields_of
-from tests.codecs.vectors import avro_fields
 from tests.fixtures.decode import Decode
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 CASES = [json.loads(line) for name in ("avro", "protobuf") for line in (FOLDER / f"{name}.jsonl").open()]
-NESTED = {"avro-confluent-id-selects-new-writer"}  # its map needs a column type that fields do not have yet
-FRAMED = [case for case in CASES if case["framing"] != "raw" and case["id"] not in NESTED]
+FRAMED = [case for case in CASES if case["framing"] != "raw"]
 
 
 @pytest.mark.parametrize("case", FRAMED, ids=lambda case: case["id"])

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.json import json_plan
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.schemas import FieldSpec
+from tests.codecs.avro_rows import expected, whole_plan
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 DDL = {"BIGINT": "long", "INT": "int", "DOUBLE": "double", "FLOAT": "float", "STRING": "string", "BOOLEAN": "boolean"}
 DDL |= {"BINARY": "binary"} | {f"ARRAY<{k}>": f"array<{v}>" for k, v in DDL.items()}
-AVRO = {"int", "long", "float", "double", "boolean", "string"}
 
 
 class LeftOut(Exception):  # noqa: N818 - it is a count, not a fault
@@ -43,7 +42,8 @@ def load(name: str) -> tuple[list[Case], dict[str, str]]:
             left_out[data["id"]] = str(reason)
             continue
         payload = bytes.fromhex(data["payload"])
-        cases.append(Case(data["id"], plan, payload, data["expect"], data.get("position")))
+        expect = expected(data) if data["format"] == "avro" else data["expect"]
+        cases.append(Case(data["id"], plan, payload, expect, data.get("position")))
     return cases, left_out
 
 
@@ -52,16 +52,7 @@ def _plan(data: dict[str, Any]) -> Plan:
         raise LeftOut("framing " + data["framing"])
     if data["format"] == "json":
         return json_plan(tuple(_ddl_field(column) for column in _columns(data["ddl"])))
-    reader = data.get("reader_schema", data["writer_schema"])
-    fields = avro_fields(reader)
-    if data["topic"] in ("evolve-missing", "evolve-incompatible", "evolve-alias", "logical-ignored"):
-        raise LeftOut("reader schema")
-    return avro_plan(json.dumps(data["writer_schema"]), fields, data["id"])
-
-
-def avro_fields(schema: dict[str, Any]) -> tuple[FieldSpec, ...]:
-    """Return the row of a reader's schema."""
-    return tuple(_avro_field(field) for field in schema["fields"])
+    return whole_plan(data)
 
 
 def _columns(ddl: str) -> list[str]:
@@ -74,29 +65,3 @@ def _ddl_field(column: str) -> FieldSpec:
     if kind not in DDL:
         raise LeftOut("column type")
     return FieldSpec.model_validate({"name": name, "type": DDL[kind], "required": required})
-
-
-def _avro_field(field: dict[str, Any]) -> FieldSpec:
-    if "default" in field:
-        raise LeftOut("reader schema")
-    kind, required = field["type"], True
-    if isinstance(kind, list):
-        if len(kind) != 2 or "null" not in kind:
-            raise LeftOut("union of several types")
-        kind, required = next(branch for branch in kind if branch != "null"), False
-    return FieldSpec.model_validate({"name": field["name"], "type": _avro_type(kind), "required": required})
-
-
-def _avro_type(kind: Any) -> str:
-    if isinstance(kind, str) and kind in AVRO:
-        return kind
-    if kind == "bytes":
-        return "binary"
-    if isinstance(kind, dict) and set(kind) == {"type", "items"} and str(kind["items"]) in AVRO:
-        return f"array<{kind['items']}>"
-    if isinstance(kind, dict) and "logicalType" not in kind:
-        if kind["type"] == "fixed":
-            return "binary"
-        if kind["type"] == "enum":
-            return "string"
-    raise LeftOut("column type")

@@ -3,6 +3,11 @@ package kbit.decode;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.math.BigDecimal;
+import java.time.Instant;
+import java.time.LocalDateTime;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HexFormat;
@@ -19,6 +24,8 @@ import org.apache.spark.sql.Row;
 /** Makes decoders out of plans; Python writes the plans (kbit_spark/codecs). */
 public final class Decoders {
   private static final ObjectMapper JSON = new ObjectMapper();
+
+  private static final DateTimeFormatter MICROS = DateTimeFormatter.ofPattern("uuuu-MM-dd'T'HH:mm:ss.SSSSSS");
 
   private Decoders() {}
 
@@ -85,6 +92,9 @@ public final class Decoders {
       }
       return members;
     }
+    if (value instanceof BigDecimal number) return number.toPlainString();
+    if (value instanceof Instant instant) return MICROS.format(instant.atOffset(ZoneOffset.UTC)) + "Z";
+    if (value instanceof LocalDateTime local) return MICROS.format(local);
     return value == null || value instanceof Number || value instanceof Boolean ? value : value.toString();
   }
 

@@ -6,8 +6,12 @@ import kbit.decode.Utf8;
 
 /** A place in an Avro payload and the bounds-checked reading of primitives from there. */
 final class AvroCursor {
+  /** Items without a byte that one payload may hold: a count of them costs nothing, and would fill the memory. */
+  private static final int MAX_EMPTY_ITEMS = 1 << 16;
+
   final byte[] data;
   int at;
+  private int emptyItems;
 
   AvroCursor(byte[] data) {
     this.data = data;
@@ -76,6 +80,13 @@ final class AvroCursor {
     return Arrays.copyOfRange(data, at - length, at);
   }
 
+  /** Reads the bytes of a string, which must be well-formed UTF-8. */
+  byte[] readText() throws DecodeException {
+    int length = readLength();
+    skipText(length);
+    return Arrays.copyOfRange(data, at - length, at);
+  }
+
   void skip(int length) throws DecodeException {
     need(length);
     at += length;
@@ -94,6 +105,11 @@ final class AvroCursor {
     long index = readLong();
     if (index >= 0 && index < count) return (int) index;
     throw new DecodeException(code, start, "there is no " + what + " " + index + ", only 0 to " + (count - 1));
+  }
+
+  /** Counts an item that took no byte; {@code position}: the count that announced it. */
+  void countEmptyItem(int position) throws DecodeException {
+    if (++emptyItems > MAX_EMPTY_ITEMS) throw badLength(position, "more than " + MAX_EMPTY_ITEMS + " items of no bytes");
   }
 
   DecodeException badLength(int position, String what) {

@@ -1,32 +1,15 @@
 package kbit.decode.avro;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.util.HashMap;
-import java.util.Map;
 import kbit.decode.DecodeException;
 import kbit.decode.Decoder;
 
-/** Decodes a bare Avro record: each of the writer's fields is read into its place in the row, or over. */
+/** Decodes a bare Avro record into a row. */
 public final class AvroDecoder implements Decoder {
-  private final int width;
-  private final AvroReader[] readers;
-  private final AvroNode[] skipped;
-  private final int[] targets;
+  private final AvroRecordReader row;
 
   public AvroDecoder(JsonNode plan) {
-    width = plan.get("fields").size();
-    JsonNode steps = plan.get("writer").get("fields");
-    readers = new AvroReader[steps.size()];
-    skipped = new AvroNode[steps.size()];
-    targets = new int[steps.size()];
-    Map<String, AvroNode> names = new HashMap<>();
-    if (plan.get("writer").has("self")) AvroNode.of(plan.get("writer").get("self"), names);
-    for (int i = 0; i < targets.length; i++) {
-      JsonNode step = steps.get(i);
-      targets[i] = step.path("target").asInt(-1);
-      if (targets[i] >= 0) readers[i] = AvroReader.of(step.get("reader"));
-      else skipped[i] = AvroNode.of(step.get("skip"), names);
-    }
+    row = new AvroRecordReader(plan.get("row"), AvroNode.records(plan.get("records")), 1);
   }
 
   @Override
@@ -42,14 +25,10 @@ public final class AvroDecoder implements Decoder {
   }
 
   private Object[] readAll(AvroCursor in) throws DecodeException {
-    Object[] row = new Object[width];
-    for (int i = 0; i < targets.length; i++) {
-      if (targets[i] >= 0) row[targets[i]] = readers[i].read(in);
-      else skipped[i].skip(in, 1);
-    }
+    Object[] values = row.readValues(in);
     if (in.at < in.data.length) {
       throw new DecodeException("trailing_bytes", in.at, "bytes are left over behind the record");
     }
-    return row;
+    return values;
   }
 }

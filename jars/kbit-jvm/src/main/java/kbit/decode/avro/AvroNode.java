@@ -1,6 +1,7 @@
 package kbit.decode.avro;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.HashMap;
 import java.util.Map;
 import kbit.decode.DecodeException;
 import kbit.decode.Decoder;
@@ -14,8 +15,16 @@ abstract class AvroNode {
     return false;
   }
 
-  /** Builds the node of a plan; {@code names} holds the records met so far, for schemas that refer to themselves. */
-  static AvroNode of(JsonNode plan, Map<String, AvroNode> names) {
+  /** Builds the records of a plan, which may refer to each other and to themselves. */
+  static Map<String, AvroNode> records(JsonNode plans) {
+    Map<String, AvroNode> records = new HashMap<>();
+    plans.fieldNames().forEachRemaining(name -> records.put(name, new Record()));
+    plans.properties().forEach(
+        entry -> ((Record) records.get(entry.getKey())).fields = all(entry.getValue(), records));
+    return records;
+  }
+
+  static AvroNode of(JsonNode plan, Map<String, AvroNode> records) {
     return switch (plan.get("op").asText()) {
       case "null" -> new Fixed(0);
       case "boolean" -> node(AvroCursor::readBoolean);
@@ -30,23 +39,18 @@ abstract class AvroNode {
         int symbols = plan.get("symbols").asInt();
         yield node(in -> in.readIndex(symbols, "bad_enum", "symbol"));
       }
-      case "array" -> new Items(of(plan.get("items"), names), false);
-      case "map" -> new Items(of(plan.get("values"), names), true);
-      case "union" -> new Union(all(plan.get("branches"), names));
-      case "record" -> {
-        Record record = new Record();
-        names.put(plan.get("name").asText(), record);
-        record.fields = all(plan.get("fields"), names);
-        yield record;
-      }
-      case "ref" -> names.get(plan.get("name").asText());
+      case "array" -> new Items(of(plan.get("items"), records), false);
+      case "map" -> new Items(of(plan.get("values"), records), true);
+      case "union" -> new Union(all(plan.get("branches"), records));
+      case "record" -> records.get(plan.get("name").asText());
+      case "checked" -> node(AvroReader.of(plan.get("reader"), records, 0)::read);
       default -> throw new IllegalArgumentException("no Avro type " + plan.get("op"));
     };
   }
 
-  private static AvroNode[] all(JsonNode plans, Map<String, AvroNode> names) {
+  private static AvroNode[] all(JsonNode plans, Map<String, AvroNode> records) {
     AvroNode[] nodes = new AvroNode[plans.size()];
-    for (int i = 0; i < nodes.length; i++) nodes[i] = of(plans.get(i), names);
+    for (int i = 0; i < nodes.length; i++) nodes[i] = of(plans.get(i), records);
     return nodes;
   }
 
@@ -124,7 +128,7 @@ abstract class AvroNode {
 
   private static final class Record extends AvroNode {
     private AvroNode[] fields = {};
-    private boolean asked;
+    private Boolean empty;
 
     @Override
     void skip(AvroCursor in, int depth) throws DecodeException {
@@ -134,11 +138,12 @@ abstract class AvroNode {
 
     @Override
     boolean isEmpty() {
-      if (asked) return false; // it contains itself, so a value that ends has a union or a list in it
-      asked = true;
-      boolean empty = true;
-      for (AvroNode field : fields) empty &= field.isEmpty();
-      asked = false;
+      if (empty == null) {
+        empty = false; // if it contains itself: a value that ends has a union or a list in it
+        boolean all = true;
+        for (AvroNode field : fields) all &= field.isEmpty();
+        empty = all;
+      }
       return empty;
     }
   }
