@@ -46,6 +46,8 @@ class PayloadFormat(str, Enum):
 
     json = "json"
     avro = "avro"
+    mongo = "mongo"
+    mongo_canonical = "mongo-canonical"
 
 
 @broker_app.command("start")

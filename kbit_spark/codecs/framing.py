@@ -17,6 +17,7 @@ from kbit_spark.codecs.avro_references import inline
 from kbit_spark.codecs.avro_schema import parse_record
 from kbit_spark.codecs.descriptors import ProtoSchema, compile_schema, read_schema
 from kbit_spark.codecs.json import json_plan
+from kbit_spark.codecs.mongo import mongo_plan
 from kbit_spark.codecs.plan import Plan, UnreadableSchemaError, plan_of_fields
 from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.codecs.registry import RegisteredSchema, SchemaRegistry
@@ -27,6 +28,9 @@ from kbit_spark.schemas import FieldSpec
 UNRESOLVED = "unresolved_schema"
 """Error code of a record whose schema id was not asked for yet; never a dead letter."""
 
+_SCHEMALESS = {"json": json_plan, "mongo": mongo_plan}
+"""Formats whose payloads say themselves what they hold."""
+
 
 def raw_plan(topic: TopicConfig, fields: Sequence[FieldSpec]) -> Plan:
     """Return the plan for payloads without a header.
@@ -34,8 +38,8 @@ def raw_plan(topic: TopicConfig, fields: Sequence[FieldSpec]) -> Plan:
     Raises:
         UsageError: a schema that cannot be read, or can never give the fields.
     """
-    if topic.format == "json":
-        return json_plan(fields)
+    if plan := _SCHEMALESS.get(topic.format):
+        return plan(fields)
     assert topic.schema_file is not None
     if topic.format == "avro":
         text = _read(topic, topic.schema_file)
@@ -104,8 +108,9 @@ class ConfluentSchemas:
 
     def _body(self, schema: RegisteredSchema, source: str) -> Plan:
         """Plan a body. A schema that cannot give the row is a fault of its records, not of the run."""
-        if schema.kind.lower() != self._topic.format:
-            return _refused(f"{source} is {schema.kind}, the topic is declared to hold {self._topic.format}")
+        declared = self._topic.format
+        if schema.kind.lower() != ("json" if declared in _SCHEMALESS else declared):
+            return _refused(f"{source} is {schema.kind}, the topic is declared to hold {declared}")
         try:
             if schema.kind == "AVRO":
                 text = inline(schema.text, schema.references, source)
@@ -116,7 +121,7 @@ class ConfluentSchemas:
                 return {"messages": self._messages(compiled, source)}
         except UsageError as error:
             return _unreadable(error)
-        return {"plan": json_plan(self._fields)}
+        return {"plan": _SCHEMALESS[declared](self._fields)}
 
     def _messages(self, schema: ProtoSchema, source: str) -> Plan:
         wanted = (self._topic.message or "").lstrip(".")

@@ -20,7 +20,9 @@ class TopicConfig(Frozen):
     """One topic and how its payloads are written."""
 
     name: str
-    format: Literal["json", "avro", "protobuf"]
+    format: Literal["json", "mongo", "avro", "protobuf"]
+    """Mongo is MongoDB Extended JSON v2, relaxed or canonical."""
+
     framing: Literal["raw", "confluent", "soe", "auto"] = "raw"
     """The header: none, a Schema Registry id (kafka.registry), Avro single-object, or as the first records show."""
 
@@ -107,7 +109,7 @@ class KafkaConfig(Frozen):
         possible = {
             "confluent": self.registry is not None,
             "soe": bool(topic.schema_files),
-            "raw": topic.format == "json" or topic.schema_file is not None,
+            "raw": topic.format in ("json", "mongo") or topic.schema_file is not None,
         }
         return tuple(name for name, there in possible.items() if there)
 

@@ -61,9 +61,10 @@ def test_config_init_never_overwrites(job: str, tmp_path: Path) -> None:
     assert (tmp_path / "c.yaml").read_text() == text
 
 
-def test_produce_writes_keys_headers_and_the_broken_ones(kafka: Kafka, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["avro", "mongo-canonical"])
+def test_produce_writes_keys_headers_and_the_broken_ones(form: str, kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.topic("produce")
-    wanted = ["--rows", "200", "--broken", "7", "--format", "avro", "--bootstrap-servers", kafka.bootstrap_servers]
+    wanted = ["--rows", "200", "--broken", "7", "--format", form, "--bootstrap-servers", kafka.bootstrap_servers]
     done = kbit("produce", "--topic", topic, *wanted, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     consumer = Consumer(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import random
 from typing import Any
 
 import fastavro
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.json import json_plan
 from kbit_spark.schemas import FieldSpec, Tensor
+from tests.codecs.mutants import check_results, mutants
 from tests.fixtures.decode import Decode
 
 FIELDS = (
@@ -54,32 +54,6 @@ def _expected(row: dict[str, Any]) -> dict[str, Any]:
     return {"value": {"id": row["id"], "text": row["text"], "image": {"$hex": bytes(row["image"]).hex()}}}
 
 
-def _mutants(payload: bytes, seed: int) -> list[bytes]:
-    """Every proper prefix first, then random changes."""
-    rng = random.Random(seed)
-    mutants = [payload[:cut] for cut in range(len(payload))]
-    for _ in range(40):
-        data, at = bytearray(payload), rng.randrange(len(payload))
-        match rng.randrange(4):
-            case 0:
-                data[at] = rng.randrange(256)
-            case 1:
-                data[at] ^= 1 << rng.randrange(8)
-            case 2:
-                data[at:at] = rng.randbytes(rng.randrange(1, 11))
-            case _:
-                data[at : at + rng.randrange(1, 4)] = b""
-        mutants.append(bytes(data))
-    return mutants
-
-
-def _check_results(payload: bytes, mutants: list[bytes], results: list[dict[str, Any]]) -> None:
-    for mutant, result in zip(mutants, results, strict=True):
-        assert ("value" in result) != ("error" in result), mutant
-        assert "value" in result or 0 <= result["position"] <= len(mutant), (mutant, result)
-    assert all("error" in result for result in results[: len(payload)]), "a proper prefix gave a value"
-
-
 @settings(max_examples=40, deadline=None)
 @given(row=ROWS, seed=st.integers(0, 2**32))
 def test_avro(row: dict[str, Any], seed: int, decode: Decode) -> None:
@@ -87,11 +61,11 @@ def test_avro(row: dict[str, Any], seed: int, decode: Decode) -> None:
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, fastavro.parse_schema(WRITER), row)
     payload = buffer.getvalue()
-    mutants = _mutants(payload, seed)
-    whole, *results = decode(plan, [payload, *mutants])
+    changed = mutants(payload, seed)
+    whole, *results = decode(plan, [payload, *changed])
     assert whole == _expected(row)
-    _check_results(payload, mutants, results)
-    for mutant, result in zip(mutants, results, strict=True):
+    check_results(payload, changed, results)
+    for mutant, result in zip(changed, results, strict=True):
         if "value" in result:
             # the reader's own parser sees the same row, so a value is never made up
             read = fastavro.schemaless_reader(io.BytesIO(mutant), fastavro.parse_schema(WRITER), None)
@@ -102,11 +76,11 @@ def test_avro(row: dict[str, Any], seed: int, decode: Decode) -> None:
 @given(row=ROWS, seed=st.integers(0, 2**32), ascii_only=st.booleans(), indent=st.none() | st.just(1))
 def test_json(row: dict[str, Any], seed: int, ascii_only: bool, indent: int | None, decode: Decode) -> None:
     payload = json.dumps(row, ensure_ascii=ascii_only, indent=indent).encode()
-    mutants = _mutants(payload, seed)
-    whole, *results = decode(json_plan(FIELDS), [payload, *mutants])
+    changed = mutants(payload, seed)
+    whole, *results = decode(json_plan(FIELDS), [payload, *changed])
     assert whole == _expected(row)
-    _check_results(payload, mutants, results)
-    for mutant, result in zip(mutants, results, strict=True):
+    check_results(payload, changed, results)
+    for mutant, result in zip(changed, results, strict=True):
         if "value" in result:
             read = json.loads(mutant)
             assert result["value"]["id"] == read["id"], mutant

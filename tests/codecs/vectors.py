@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kbit_spark.codecs.json import json_plan
+from kbit_spark.codecs.mongo import mongo_plan
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.schemas import FieldSpec
 from tests.codecs.avro_rows import expected, whole_plan
 
 FOLDER = Path(__file__).parents[1] / "vectors"
-DDL = {"BIGINT": "long", "INT": "int", "DOUBLE": "double", "FLOAT": "float", "STRING": "string", "BOOLEAN": "boolean"}
-DDL |= {"BINARY": "binary"} | {f"ARRAY<{k}>": f"array<{v}>" for k, v in DDL.items()}
 
 
 class LeftOut(Exception):  # noqa: N818 - it is a count, not a fault
@@ -50,18 +48,22 @@ def load(name: str) -> tuple[list[Case], dict[str, str]]:
 def _plan(data: dict[str, Any]) -> Plan:
     if data["framing"] != "raw":
         raise LeftOut("framing " + data["framing"])
-    if data["format"] == "json":
-        return json_plan(tuple(_ddl_field(column) for column in _columns(data["ddl"])))
+    if "ddl" in data:
+        return {"json": json_plan, "mongo": mongo_plan}[data["format"]](_ddl_fields(data["ddl"]))
     return whole_plan(data)
 
 
-def _columns(ddl: str) -> list[str]:
-    return re.split(r",\s*(?![^<(]*[>)])", ddl)
+def _ddl_fields(ddl: str) -> list[FieldSpec]:
+    texts, depth = [""], 0
+    for character in ddl:
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            texts.append("")
+        else:
+            texts[-1] += character
+    return [_ddl_field(text.strip()) for text in texts]
 
 
 def _ddl_field(column: str) -> FieldSpec:
-    required = column.endswith(" NOT NULL")
     name, _, kind = column.removesuffix(" NOT NULL").partition(" ")
-    if kind not in DDL:
-        raise LeftOut("column type")
-    return FieldSpec.model_validate({"name": name, "type": DDL[kind], "required": required})
+    return FieldSpec(name=name, type=kind, required=column.endswith(" NOT NULL"))

@@ -7,6 +7,7 @@ import pytest
 
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.json import json_plan
+from kbit_spark.codecs.mongo import mongo_plan
 from kbit_spark.local.digits import digits
 from kbit_spark.local.payloads import BREAKAGES, SCHEMA, Format, encode
 from kbit_spark.local.produce import records
@@ -17,7 +18,13 @@ FIELDS = (
     FieldSpec(name="image", tensor=Tensor(dtype="uint8", shape=(28, 28))),
     FieldSpec(name="label", type="int"),
 )
-PLANS = {"json": json_plan(FIELDS), "avro": avro_plan(json.dumps(SCHEMA), FIELDS, "digit.avsc")}
+DOCUMENT = (FIELDS[0].model_copy(update={"sources": ("image", "images")}), FIELDS[1])
+PLANS = {
+    "json": json_plan(FIELDS),
+    "avro": avro_plan(json.dumps(SCHEMA), FIELDS, "digit.avsc"),
+    "mongo": mongo_plan(DOCUMENT),
+    "mongo-canonical": mongo_plan(DOCUMENT),
+}
 
 
 def test_the_schema_file_is_the_producers_schema() -> None:
@@ -25,7 +32,7 @@ def test_the_schema_file_is_the_producers_schema() -> None:
     assert json.loads(file.read_text()) == SCHEMA
 
 
-@pytest.mark.parametrize("form", ["json", "avro"])
+@pytest.mark.parametrize("form", PLANS)
 def test_good_ones_decode_to_the_digit_and_broken_ones_never(form: Format, decode: Decode) -> None:
     rows = list(digits(200))
     good = decode(PLANS[form], [encode(digit, form) for digit in rows])

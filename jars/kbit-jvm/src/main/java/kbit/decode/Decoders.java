@@ -39,7 +39,8 @@ public final class Decoders {
   public static Decoder of(JsonNode plan) {
     String format = plan.get("format").asText();
     return switch (format) {
-      case "json" -> new JsonDecoder(plan);
+      case "json" -> JsonDecoder.json(plan);
+      case "mongo" -> JsonDecoder.mongo(plan);
       case "avro" -> new AvroDecoder(plan);
       case "protobuf" -> new ProtoDecoder(plan);
       default -> throw new IllegalArgumentException("no decoder for format " + format);

@@ -10,7 +10,7 @@ import kbit.decode.Decoder;
 import kbit.decode.Utf8;
 
 /** A place in a JSON text (RFC 8259) and the strict reading of tokens from there. */
-final class JsonCursor {
+class JsonCursor {
   final byte[] data;
   int at;
 
@@ -30,6 +30,12 @@ final class JsonCursor {
       at++;
     }
     return -1;
+  }
+
+  /** Skips white space and returns the index of what follows. */
+  final int place() {
+    peek();
+    return at;
   }
 
   void expect(char wanted) throws DecodeException {
@@ -100,6 +106,12 @@ final class JsonCursor {
 
   static boolean isDigit(int character) {
     return character >= '0' && character <= '9';
+  }
+
+  /** Reads the name of a member. */
+  final byte[] name() throws DecodeException {
+    if (peek() != '"') throw bad("expected a name in quotes");
+    return string();
   }
 
   /** Reads a string, the cursor on its opening quote, as well-formed UTF-8 without escapes. */
@@ -214,7 +226,7 @@ final class JsonCursor {
     } while (more(']'));
   }
 
-  private void skipObject(int depth) throws DecodeException {
+  void skipObject(int depth) throws DecodeException {
     if (depth > Decoder.MAX_DEPTH) throw DecodeException.tooDeep(at);
     at++;
     if (peek() == '}') {
@@ -223,9 +235,8 @@ final class JsonCursor {
     }
     Set<String> names = new HashSet<>();
     do {
-      if (peek() != '"') throw bad("expected a name in quotes");
-      int start = at;
-      if (!names.add(new String(string(), StandardCharsets.UTF_8))) throw repeated(start);
+      int start = place();
+      if (!names.add(new String(name(), StandardCharsets.UTF_8))) throw repeated(start);
       expect(':');
       skip(depth);
     } while (more('}'));

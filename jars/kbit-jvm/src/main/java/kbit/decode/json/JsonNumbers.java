@@ -59,8 +59,7 @@ final class JsonNumbers {
 
   /** Reads any number as the nearest float. */
   static float single(JsonCursor in) throws DecodeException {
-    in.peek();
-    int start = in.at;
+    int start = in.place();
     double near = number(in, "float");
     // The double is the nearest one, so its float is too, unless it fell on the middle between two floats
     boolean normal = Math.abs(near) >= Float.MIN_NORMAL && Math.abs(near) < Float.MAX_VALUE;

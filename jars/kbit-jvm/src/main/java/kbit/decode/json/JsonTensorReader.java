@@ -3,9 +3,9 @@ package kbit.decode.json;
 import kbit.decode.DecodeException;
 import kbit.decode.Tensor;
 
-/** Reads a tensor: one flat list, lists nested as the shape says, or base64 text of its bytes. */
-final class JsonTensorReader implements JsonReader {
-  private final Tensor tensor;
+/** Reads a tensor: one flat list, lists nested as the shape says, or its bytes. */
+class JsonTensorReader implements JsonReader {
+  final Tensor tensor;
 
   JsonTensorReader(Tensor tensor) {
     this.tensor = tensor;
@@ -13,15 +13,10 @@ final class JsonTensorReader implements JsonReader {
 
   @Override
   public Object read(JsonCursor in) throws DecodeException {
-    int start = in.at;
-    int next = in.peek();
-    if (next == '"') {
-      int position = in.at;
-      return tensor.checked(JsonReaders.binary(in), position);
-    }
-    if (next != '[') throw in.mismatch("a list of numbers or base64 text");
+    int start = in.place();
+    if (in.peek() != '[') return tensor.checked(bytes(in), start);
     byte[] data = tensor.allocate();
-    start = in.at++;
+    in.at++;
     boolean nested = in.peek() == '[' && tensor.shape.length > 1;
     in.at = start;
     if (nested) nestedList(in, data, 0, 0);
@@ -62,16 +57,30 @@ final class JsonTensorReader implements JsonReader {
     }
     while (more) {
       if (index == end) throw superfluous(in, "more than " + count + " items");
-      if (tensor.isInteger) tensor.put(data, index, JsonNumbers.integer(in, tensor.min, tensor.max, tensor.dtype));
-      else tensor.put(data, index, floating(in));
+      if (tensor.isInteger) tensor.put(data, index, integer(in));
+      else tensor.put(data, index, tensor.itemBytes == 4 ? single(in) : number(in));
       index++;
       more = in.more(']');
     }
     if (index != end) throw wrong(in.at - 1, (index - first) + " items where " + count + " belong");
   }
 
-  private double floating(JsonCursor in) throws DecodeException {
-    return tensor.itemBytes == 4 ? JsonNumbers.single(in) : JsonNumbers.number(in, tensor.dtype);
+  /** Reads a tensor that is written as bytes and not as a list. */
+  byte[] bytes(JsonCursor in) throws DecodeException {
+    if (in.peek() != '"') throw in.mismatch("a list of numbers or base64 text");
+    return JsonScalars.binary(in);
+  }
+
+  long integer(JsonCursor in) throws DecodeException {
+    return JsonNumbers.integer(in, tensor.min, tensor.max, tensor.dtype);
+  }
+
+  float single(JsonCursor in) throws DecodeException {
+    return JsonNumbers.single(in);
+  }
+
+  double number(JsonCursor in) throws DecodeException {
+    return JsonNumbers.number(in, tensor.dtype);
   }
 
   /**

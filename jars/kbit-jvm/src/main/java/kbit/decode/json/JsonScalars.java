@@ -1,54 +1,36 @@
 package kbit.decode.json;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
-import java.util.List;
 import kbit.decode.DecodeException;
-import kbit.decode.Tensor;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** The readers of scalar, list and tensor fields. */
-final class JsonReaders {
-  private JsonReaders() {}
+/** The readers of scalar types. */
+final class JsonScalars {
+  private JsonScalars() {}
 
-  static JsonReader of(JsonNode field) {
-    if (field.has("tensor")) return new JsonTensorReader(new Tensor(field.get("tensor")));
-    return ofType(field.get("type").asText());
-  }
-
-  private static JsonReader ofType(String type) {
-    if (type.startsWith("array<")) return list(ofType(type.substring(6, type.length() - 1)));
-    return switch (type) {
-      case "boolean" -> JsonReaders::bool;
+  /** Returns the reader of a scalar type's tree. */
+  static JsonReader of(JsonNode type) {
+    if (type.isObject()) {
+      int precision = type.get("precision").asInt();
+      int scale = type.get("scale").asInt();
+      return in -> JsonDecimals.read(in, precision, scale);
+    }
+    return switch (type.asText()) {
+      case "boolean" -> JsonScalars::bool;
+      case "byte" -> in -> (byte) JsonNumbers.integer(in, Byte.MIN_VALUE, Byte.MAX_VALUE, "byte");
+      case "short" -> in -> (short) JsonNumbers.integer(in, Short.MIN_VALUE, Short.MAX_VALUE, "short");
       case "int" -> in -> (int) JsonNumbers.integer(in, Integer.MIN_VALUE, Integer.MAX_VALUE, "int");
       case "long" -> in -> JsonNumbers.integer(in, Long.MIN_VALUE, Long.MAX_VALUE, "long");
       case "float" -> JsonNumbers::float32;
       case "double" -> JsonNumbers::float64;
       case "string" -> in -> UTF8String.fromBytes(text(in, "a string"));
-      case "binary" -> JsonReaders::binary;
+      case "binary" -> JsonScalars::binary;
+      case "date" -> JsonTimes::date;
+      case "timestamp" -> JsonTimes::instant;
+      case "timestamp_ntz" -> JsonTimes::local;
       default -> throw new IllegalArgumentException("no JSON reader for type " + type);
-    };
-  }
-
-  private static JsonReader list(JsonReader item) {
-    return in -> {
-      if (in.peek() != '[') throw in.mismatch("a list");
-      in.at++;
-      List<Object> items = new ArrayList<>();
-      boolean more = in.peek() != ']';
-      if (!more) in.at++;
-      while (more) {
-        if (in.peek() == 'n') {
-          in.skipLiteral();
-          items.add(null);
-        } else {
-          items.add(item.read(in));
-        }
-        more = in.more(']');
-      }
-      return items.toArray();
     };
   }
 
@@ -59,7 +41,7 @@ final class JsonReaders {
     return next == 't';
   }
 
-  private static byte[] text(JsonCursor in, String wanted) throws DecodeException {
+  static byte[] text(JsonCursor in, String wanted) throws DecodeException {
     if (in.peek() != '"') throw in.mismatch(wanted);
     return in.string();
   }
