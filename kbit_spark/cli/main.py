@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from kbit_spark.cli.decode.command import decode
 from kbit_spark.entry import exit_with
 from kbit_spark.errors import RunError, UsageError
 
@@ -23,6 +24,7 @@ broker_app = typer.Typer(no_args_is_help=True, help="An embedded Kafka broker, f
 config_app = typer.Typer(no_args_is_help=True, help="Configuration files.")
 app.add_typer(broker_app, name="broker")
 app.add_typer(config_app, name="config")
+app.command()(decode)
 
 Folder = Annotated[Path, typer.Option(help="Folder of the broker's data, log and state.")]
 

@@ -140,6 +140,6 @@ def test_a_failure_is_told_and_the_stream_goes_on(spark: SparkSession, kafka: Ka
 def test_the_stream_keeps_its_own_settings(spark: SparkSession, tmp_path: Path) -> None:
     session = care_session(spark, 1 << 20)
     assert session.conf.get("spark.databricks.delta.optimize.minFileSize") == str(1 << 19)
-    assert spark.conf.get("spark.databricks.delta.optimize.maxThreads", "none") == "none"
+    assert spark.conf.get("spark.databricks.delta.optimize.minFileSize", "7") == "7"
     ensure_rejected(spark, str(tmp_path / "t"))
     assert delete_old_files(session, str(tmp_path / "t"), 200) == {"retention_hours": 200}

@@ -63,7 +63,7 @@ def torch() -> str:
 
 def java() -> str:
     """Check the Java that Spark would start, and that it has the vector module."""
-    command = _java()
+    command = java_command()
     text = _answer(command, "-version")
     found = re.search(r'version "(\d+)[^"]*"', text)
     if found is None or int(found[1]) < OLDEST_JAVA:
@@ -146,7 +146,7 @@ def _jar_version(name: str) -> str:
     return name.removesuffix(".jar").rpartition("-")[2]
 
 
-def _java() -> str:
+def java_command() -> str:
     """Return the command that Spark's launcher takes: that of JAVA_HOME, else of the PATH."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home, "bin/java"))) if home else shutil.which("java")

@@ -33,6 +33,11 @@ class Recursive(Exception):  # noqa: N818 - it is a property, not a fault
 
 @cache
 def compiled(text: str) -> ProtoSchema:
+    """Return a `.proto` text compiled, each text once.
+
+    Raises:
+        UsageError: it does not compile.
+    """
     return compile_schema({"vector.proto": text}, "vector.proto", "vector.proto")
 
 
