@@ -15,7 +15,7 @@ from kbit_spark.cli.decode.avro_rows import avro_fields
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.avro_schema import AvroType, parse_record
 from tests.codecs.avro_schemas import schemas, shown, values, without_logical
-from tests.codecs.test_mutations import _check_results, _mutants
+from tests.codecs.mutants import check_results, mutants
 from tests.fixtures.decode import Decode
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,11 +41,11 @@ def test_rows_come_out_as_they_were_written_and_mutants_as_fastavro_reads_them(
     root = parse_record(text, "random")
     row = data.draw(values(root))
     payload = _written(schema, row)
-    mutants = _mutants(payload, seed)
-    whole, *results = decode(avro_plan(text, avro_fields(schema), "random"), [payload, *mutants])
+    changed = mutants(payload, seed)
+    whole, *results = decode(avro_plan(text, avro_fields(schema), "random"), [payload, *changed])
     assert whole == {"value": shown(row, root)}
-    _check_results(payload, mutants, results)
-    for mutant, result in zip(mutants, results, strict=True):
+    check_results(payload, changed, results)
+    for mutant, result in zip(changed, results, strict=True):
         if "value" in result:
             with contextlib.suppress(OverflowError):
                 assert result == {"value": shown(_read(schema, mutant), root)}, mutant

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -75,15 +74,23 @@ def _type(field: FieldDescriptor, inside: tuple[str, ...]) -> Any:
     return {"type": "array", "items": tree, "nullable": False} if field.is_repeated else tree
 
 
-def enum_names(message: Descriptor, value: dict[str, Any]) -> dict[str, Any]:
-    """Return an expected value with the numbers of open enums as text, which is what a string column holds."""
-    return dict(_named(message, value))
+def in_columns(message: Descriptor, value: dict[str, Any]) -> dict[str, Any]:
+    """Return a value of the vectors as the columns hold it: numbers of enums and unsigned 64-bit ones are text."""
+    return {name: _in_column(message.fields_by_name[name], member) for name, member in value.items()}
 
 
-def _named(message: Descriptor, value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, member in value.items():
-        field = message.fields_by_name[name]
-        if field.enum_type is not None and member is not None:
-            yield name, [str(item) for item in member] if field.is_repeated else str(member)
-        else:
-            yield name, member
+def _in_column(field: FieldDescriptor, member: Any) -> Any:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        values = field.message_type.fields_by_name["value"]
+        return {key: _in_column(values, item) for key, item in member.items()}
+    if isinstance(member, list):
+        return [_one(field, item) for item in member]
+    return _one(field, member)
+
+
+def _one(field: FieldDescriptor, item: Any) -> Any:
+    if item is None:
+        return None
+    if field.message_type is not None:
+        return in_columns(field.message_type, item)
+    return str(item) if field.enum_type is not None or field.type not in TYPES else item

@@ -104,7 +104,7 @@ def test_jars_that_will_not_do(harm: Callable[[Path], None], says: str, jars: Pa
 
 @pytest.mark.parametrize(("free", "error"), [(4 * machine.GB, Doubt), (machine.GB // 4, MissingRequirement)])
 def test_little_room(free: int, error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(free, 0, free))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(free, 0, free))
     with pytest.raises(error, match="GB free"):
         machine.free_disk(tmp_path / "not/yet/there")
 
