@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -47,7 +47,7 @@ def check_topics(config: KafkaConfig) -> None:
         RunError: no broker, wrong credentials, a missing topic.
     """
     options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
-    if any(name.startswith(_JAVA_ONLY) for name in options):
+    if java_only(options):
         logging.getLogger("kbit").info("credentials in Java's form: Spark's own client checks them")
         return
     there = _topics(config.bootstrap_servers, options)
@@ -56,6 +56,11 @@ def check_topics(config: KafkaConfig) -> None:
         known = ", ".join(sorted(name for name in there if not name.startswith("__"))[:10]) or "none"
         msg = f"no topic {', '.join(missing)} at {config.bootstrap_servers}"
         raise RunError(msg, f"topics there: {known}")
+
+
+def java_only(options: Iterable[str]) -> bool:
+    """Tell whether consumer options, by their names, hold credentials that only Java's client can read."""
+    return any(name.removeprefix("kafka.").startswith(_JAVA_ONLY) for name in options)
 
 
 def _topics(bootstrap_servers: str, options: Mapping[str, str]) -> set[str]:
@@ -100,9 +105,8 @@ class Lag:
 
     def __init__(self, config: KafkaConfig) -> None:
         options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
-        java_only = any(name.startswith(_JAVA_ONLY) for name in options)
         settings: dict[str, Any] = {**options, "bootstrap.servers": config.bootstrap_servers, "log_level": 0}
-        self._client = None if java_only else AdminClient(settings, logger=_silent())
+        self._client = None if java_only(options) else AdminClient(settings, logger=_silent())
 
     def behind(self, ranges: Sequence[OffsetRange]) -> int | None:
         """Return the number of offsets behind the ends of `ranges`; None where the broker does not tell in time."""

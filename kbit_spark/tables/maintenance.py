@@ -30,7 +30,8 @@ CLOSE_WAIT_S = 60.0
 """How long the end of a run waits for care under way; what is left then was never committed."""
 
 Numbers = Mapping[str, float]
-Action = tuple[str, Callable[[SparkSession, str], Numbers]]
+Action = Callable[[SparkSession, str], Numbers]
+"""Takes care of the table at a path."""
 
 
 class TableCare:
@@ -72,7 +73,7 @@ class TableCare:
         if self._thread.is_alive():
             log.warning("table care did not end in %.0f s; its uncommitted files are VACUUM's", CLOSE_WAIT_S)
 
-    def _due(self, batch_id: int) -> Iterator[Action]:
+    def _due(self, batch_id: int) -> Iterator[tuple[str, Action]]:
         batches = batch_id + 1  # batches count from 0
         optimize, vacuum = self._config.optimize_every_batches, self._config.vacuum_every_batches
         if optimize is not None and batches % optimize == 0:
@@ -80,27 +81,21 @@ class TableCare:
         if vacuum is not None and batches % vacuum == 0:
             yield "vacuum", lambda spark, table: delete_old_files(spark, table, self._config.retention_hours)
 
-    def _run(self, batch_id: int, due: Sequence[Action]) -> None:
-        try:
-            spark = care_session(self._spark, self._config.target_file_bytes)
-        except Exception:  # the stream is ending
-            log.exception("no session for table care")
-            return
+    def _run(self, batch_id: int, due: Sequence[tuple[str, Action]]) -> None:
         for name, action in due:
             for table in self._tables:
-                self._emit(_told(f"batch={batch_id}", name, table, lambda: action(spark, table)))  # noqa: B023
+                self._emit(self._told(f"batch={batch_id}", name, action, table))
 
-
-def _told(scope: str, name: str, table: str, action: Callable[[], Numbers]) -> Event:
-    """Run an action and return the event that tells of it."""
-    start = time.monotonic()
-    labels, numbers = {"action": name, "table": table, "outcome": "ok"}, dict[str, float]()
-    try:
-        numbers.update(action())
-    except Exception as error:  # never fatal for the stream
-        log.exception("%s of %s failed", name, table)
-        labels |= {"outcome": "failed", "reason": _reason(error)}
-    return Event("table_care", scope, {**numbers, "duration_s": time.monotonic() - start}, labels)
+    def _told(self, scope: str, name: str, action: Action, table: str) -> Event:
+        """Run an action and return the event that tells of it."""
+        start = time.monotonic()
+        labels, numbers = {"action": name, "table": table, "outcome": "ok"}, dict[str, float]()
+        try:
+            numbers.update(action(care_session(self._spark, self._config.target_file_bytes), table))
+        except Exception as error:  # never fatal for the stream
+            log.exception("%s of %s failed", name, table)
+            labels |= {"outcome": "failed", "reason": _reason(error)}
+        return Event("table_care", scope, {**numbers, "duration_s": time.monotonic() - start}, labels)
 
 
 def care_session(spark: SparkSession, target_file_bytes: int) -> SparkSession:

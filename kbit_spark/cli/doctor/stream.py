@@ -16,13 +16,13 @@ from pyspark.sql.types import StructType
 from kbit_spark.cli.doctor.findings import Check, Doubt
 from kbit_spark.cli.doctor.machine import free_disk
 from kbit_spark.codecs.decoder import value_type
-from kbit_spark.codecs.framing import raw_plan, read_schemas, soe_plan
+from kbit_spark.codecs.framing import raw_plan, read_reader_schema, read_schemas, soe_plan
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.config.ingest import IngestConfig, KafkaConfig, TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import FieldSpec, LedgerEntry
-from kbit_spark.sources.kafka import check_topics
+from kbit_spark.sources.kafka import check_topics, java_only
 from kbit_spark.storage import filesystem, is_uri
 from kbit_spark.tables.dead_letters import REJECTED
 from kbit_spark.tables.delta import check_columns
@@ -54,6 +54,9 @@ def checks(config: IngestConfig) -> Iterator[tuple[str, Check]]:
 
 def topics(kafka: KafkaConfig) -> str:
     """Check that the broker answers and has every topic."""
+    if java_only(kafka.consumer_options()):
+        msg = f"{kafka.bootstrap_servers} was not asked: kafka.options hold credentials in Java's form"
+        raise Doubt(msg, "only Spark's own client reads them: start the job with trigger.available_now=true")
     check_topics(kafka)
     return f"{kafka.bootstrap_servers} answers and has {', '.join(topic.name for topic in kafka.topics)}"
 
@@ -64,8 +67,10 @@ def schemas(kafka: KafkaConfig, topic: TopicConfig, fields: Sequence[FieldSpec])
     if "raw" in framings:
         raw_plan(topic, fields)
     if "soe" in framings:
-        soe_plan(read_schemas(topic), fields)
-    files = ", ".join(filter(None, (topic.schema_file, *topic.schema_files)))
+        soe_plan(read_schemas(topic), fields, read_reader_schema(topic))
+    if "confluent" in framings:
+        read_reader_schema(topic)
+    files = ", ".join(filter(None, (topic.schema_file, *topic.schema_files, topic.reader_schema_file)))
     from_where = files or ("the registry" if framings == ("confluent",) else "the fields themselves")
     return f"{topic.format}, framing {'/'.join(framings)}: {from_where}"
 

@@ -101,6 +101,12 @@ def test_a_registry_that_answers_and_one_that_does_not(written: IngestConfig, re
     assert "no answer" in faults(changed(written, kafka=kafka))["registry"]
 
 
+def test_credentials_that_only_java_reads_are_no_proof(written: IngestConfig) -> None:
+    kafka = {**written.kafka.model_dump(), "options": {"ssl.truststore.location": "trust.jks"}}
+    found = findings(changed(written, kafka=kafka))["kafka"]
+    assert (found.level, "was not asked" in found.message) == ("warn", True)
+
+
 def test_the_command_in_a_pipeline(written: IngestConfig, kafka: Kafka, tmp_path: Path) -> None:
     file = tmp_path / "ingest.yaml"
     file.write_text(yaml.safe_dump(ingest_data(tmp_path, kafka.bootstrap_servers, {"no-such-topic": "json"})))
