@@ -38,7 +38,7 @@ def decode(
     kind: Annotated[WireFormat | None, typer.Option("--format", help="Format of the payload.")] = None,
     schema: Annotated[list[Path] | None, typer.Option(help="Schema file; framing soe: one for each writer.")] = None,
     fields: Annotated[str | None, typer.Option(help="Columns in Spark's DDL; none: all that the schema has.")] = None,
-    framing: Annotated[Framing, typer.Option(help="Header of the payload.")] = Framing.raw,
+    framing: Annotated[Framing | None, typer.Option(help="Header of the payload; none: raw.")] = None,
     message: Annotated[str | None, typer.Option(help="Protobuf: full name of the message.")] = None,
     registry: Annotated[str | None, typer.Option(help="URL of the Schema Registry, for framing confluent.")] = None,
     config: Annotated[Path | None, typer.Option(help="An ingest configuration, instead of all these.")] = None,
@@ -60,13 +60,17 @@ def decode(
         _run_vectors(files or (), vectors)
         return
     payload = read_payload(hex_text, base64_text, file)
+    if topic is not None and config is None:
+        msg = f"--topic {topic} is of no configuration"
+        raise UsageError(msg, "name it with --config")
     if config is not None:
-        if kind or schema or fields or message or registry:
+        if kind or schema or fields or framing or message or registry:
             msg = "--config says how payloads are written"
-            raise UsageError(msg, "leave --format, --schema, --fields, --message and --registry out")
+            raise UsageError(msg, "leave --format, --schema, --fields, --framing, --message and --registry out")
         _decode_one(of_config(load(IngestConfig, config), topic), payload)
     elif kind is not None:
-        _decode_one(of_options(kind.value, framing.value, schema or (), message, registry, fields), payload)
+        header = (framing or Framing.raw).value
+        _decode_one(of_options(kind.value, header, schema or (), message, registry, fields), payload)
     else:
         msg = "nothing says how the payload is written"
         raise UsageError(msg, "give --format and --schema, or a stream's configuration with --config")

@@ -7,9 +7,10 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from kbit_spark.cli.doctor.machine import java_command
 from kbit_spark.codecs.plan import Plan
@@ -34,23 +35,35 @@ def decoders() -> Iterator[Decode]:
     if py4j is None or not any(JARS.glob("kbit-jvm-*.jar")):
         msg = f"no kbit-jvm jar in {JARS}"
         raise MissingRequirement(msg, "run `make setup`, or set KBIT_JARS to the folder that holds it")
-    port, token, process = launch_gateway(
-        jarpath=str(py4j),
-        classpath=os.pathsep.join((f"{JARS}/*", f"{PYSPARK}/jars/*")),
-        javaopts=_OPTIONS,
-        java_path=java_command(),
-        redirect_stderr=subprocess.DEVNULL,
-        die_on_exit=True,
-        enable_auth=True,
-        return_proc=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+    gateway, process = _launch(str(py4j))
     try:
         yield lambda plan, payloads: _decode(gateway, plan, payloads)
     finally:
         gateway.shutdown()
         process.stdin.close()  # its sign to end
-        process.wait(END_S)
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _launch(py4j: str) -> tuple[JavaGateway, Any]:
+    try:
+        port, token, process = launch_gateway(
+            jarpath=py4j,
+            classpath=os.pathsep.join((f"{JARS}/*", f"{PYSPARK}/jars/*")),
+            javaopts=_OPTIONS,
+            java_path=java_command(),
+            redirect_stderr=subprocess.DEVNULL,
+            die_on_exit=True,
+            enable_auth=True,
+            return_proc=True,
+        )
+    except (ValueError, OSError, Py4JError) as error:
+        msg = "Java does not start"
+        raise MissingRequirement(msg, "`kbit doctor` tells what is wrong with it") from error
+    parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
+    return JavaGateway(gateway_parameters=parameters), process
 
 
 def _decode(gateway: JavaGateway, plan: Plan, payloads: Sequence[bytes]) -> list[dict[str, object]]:

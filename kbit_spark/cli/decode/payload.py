@@ -76,7 +76,7 @@ def of_options(
     topic = {"name": "payload", "format": kind, "framing": framing, "message": message, **single, **listed}
     data: dict[str, Any] = {"bootstrap_servers": "-", "topics": [topic]}
     if registry:
-        data["registry"] = {"url": registry, "retry_for_s": REGISTRY_WAIT_S}
+        data["registry"] = {"url": registry}
     kafka = validate(KafkaConfig, data, "the command line")
     return Target(kafka, kafka.topics[0], _columns(ddl) if ddl else _whole_row(kafka.topics[0], files))
 
@@ -126,7 +126,10 @@ def _under(framing: str, target: Target, payload: bytes, decode: Decode) -> dict
     topic, fields = target.topic, target.fields
     if framing == "confluent":
         assert target.kafka.registry is not None
-        known = ConfluentSchemas(topic, fields, SchemaRegistry(target.kafka.registry))
+        registry = target.kafka.registry
+        patience = min(registry.retry_for_s, REGISTRY_WAIT_S)
+        client = SchemaRegistry(registry.model_copy(update={"retry_for_s": patience}))
+        known = ConfluentSchemas(topic, fields, client)
         return through_registry(known, payload, decode)
     if framing == "soe":
         return decode(soe_plan(read_schemas(topic), fields, read_reader_schema(topic)), [payload])[0]

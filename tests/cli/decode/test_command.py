@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from kbit_spark.cli.decode.jvm import decoders
+from kbit_spark.errors import MissingRequirement
 from kbit_spark.local.registry import Registry, serve
 from tests.cli.test_main import kbit
 from tests.fixtures.jobs import SCHEMA, avro_records, image, ingest_data
@@ -94,6 +96,7 @@ def test_a_streams_configuration_says_how_its_topics_are_written(tmp_path: Path)
         (["--hex", "00", "--format", "avro"], "schema_file"),
         (["--hex", "00", "--format", "avro", "--schema", "nowhere.avsc"], "nowhere.avsc"),
         (["--hex", "00", "--format", "xml"], "xml"),
+        (["--hex", "00", "--format", "json", "--fields", "a int", "--topic", "t"], "--config"),
         (["--vectors"], "--vectors"),
         (["--vectors", "nowhere.jsonl"], "nowhere.jsonl"),
         (["file"], "--file"),
@@ -104,6 +107,16 @@ def test_bad_usage(arguments: list[str], says: str, tmp_path: Path) -> None:
     assert done.returncode == 2, done.stdout + done.stderr
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_java_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(MissingRequirement, match="Java does not start"), decoders():
+        pass
 
 
 def test_vector_files_pass_and_a_mismatch_is_named(tmp_path: Path) -> None:
