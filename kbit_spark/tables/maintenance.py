@@ -29,6 +29,8 @@ log = logging.getLogger("kbit.maintenance")
 CLOSE_WAIT_S = 60.0
 """How long the end of a run waits for care under way; what is left then was never committed."""
 
+LISTING_TASKS = 16
+
 Numbers = Mapping[str, float]
 Action = Callable[[SparkSession, str], Numbers]
 """Takes care of the table at a path."""
@@ -106,6 +108,8 @@ def care_session(spark: SparkSession, target_file_bytes: int) -> SparkSession:
     session.conf.set("spark.databricks.delta.optimize.minFileSize", math.ceil(target_file_bytes / 2))
     # One file at a time, that is one task: the stream keeps the other cores.
     session.conf.set("spark.databricks.delta.optimize.maxThreads", 1)
+    # VACUUM lists a table in so many tasks whatever its size; by default 10,000, and the stream waits for each core.
+    session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", LISTING_TASKS)
     # Else Delta 4.1 takes the table's own retention whatever it is told; a table that keeps nothing would then lose
     # the files of the batch under way.
     session.conf.set("spark.databricks.delta.vacuum.retentionWindowIgnore.enabled", "false")

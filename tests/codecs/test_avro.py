@@ -210,11 +210,3 @@ def test_items_of_no_bytes_have_a_limit(decode: Decode) -> None:
         assert len(few["value"]["a"]) == 3
         assert len(limit["value"]["a"]) == 65536
         assert (many["error"], many["position"]) == ("bad_length", 0)
-
-
-def test_what_is_left_out_is_held_to_its_logical_type_too(decode: Decode) -> None:
-    writer = record(("gone", {"type": "int", "logicalType": "time-millis"}), ("a", "int"))
-    plan = avro_plan(json.dumps(writer), [FieldSpec(name="a", type="int")], "w.avsc")
-    good, full_day = decode(plan, [b"\2\2", bytes.fromhex("80f0b25202")])
-    assert good == {"value": {"a": 1}}
-    assert (full_day["error"], full_day["position"]) == ("int_overflow", 0)

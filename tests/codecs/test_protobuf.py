@@ -19,7 +19,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbit_spark.cli.decode.protobuf_rows import compiled, whole_plan
+from kbit_spark.cli.decode.protobuf_rows import UNSIGNED, compiled, whole_plan
 from kbit_spark.codecs.descriptors import compile_schema, read_schema
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.protobuf import protobuf_plan
@@ -334,6 +334,8 @@ def _item(value: Any, field: Any) -> Any:
         return field.enum_type.values_by_number[value].name
     if isinstance(value, bytes):
         return {"$hex": value.hex()}
+    if field.type in UNSIGNED:
+        return str(value)
     if isinstance(value, float) and not np.isfinite(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     return value

@@ -23,6 +23,7 @@ TYPES = {
     FieldDescriptor.TYPE_ENUM: "string",
     FieldDescriptor.TYPE_BYTES: "binary",
 }
+UNSIGNED = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
 DECIMAL = {"type": "decimal", "precision": 20, "scale": 0}
 
 
@@ -74,7 +75,7 @@ def _type(field: FieldDescriptor, inside: tuple[str, ...]) -> Any:
     return {"type": "array", "items": tree, "nullable": False} if field.is_repeated else tree
 
 
-def in_columns(message: Descriptor, value: dict[str, Any]) -> dict[str, Any]:
+def shown_as_row(message: Descriptor, value: dict[str, Any]) -> dict[str, Any]:
     """Return a value of the vectors as the columns hold it: numbers of enums and unsigned 64-bit ones are text."""
     return {name: _in_column(message.fields_by_name[name], member) for name, member in value.items()}
 
@@ -92,5 +93,5 @@ def _one(field: FieldDescriptor, item: Any) -> Any:
     if item is None:
         return None
     if field.message_type is not None:
-        return in_columns(field.message_type, item)
-    return str(item) if field.enum_type is not None or field.type not in TYPES else item
+        return shown_as_row(field.message_type, item)
+    return str(item) if field.enum_type is not None or field.type in UNSIGNED else item

@@ -168,7 +168,7 @@ def expected(case: Case) -> dict[str, Any]:
         return avro_rows.expected(case)
     if case["format"] == "protobuf":
         text = case["proto"] if case["framing"] == "raw" else next(iter(case["registry"].values()))
-        return {"value": protobuf_rows.in_columns(compiled(text).message(case["message"]), expect["value"])}
+        return {"value": protobuf_rows.shown_as_row(compiled(text).message(case["message"]), expect["value"])}
     return expect
 
 
