@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import closing
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -27,6 +28,7 @@ from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
+from kbit_spark.tables.maintenance import TableCare
 from kbit_spark.tables.samples import ensure_samples, parquet_settings, sample_rows, samples_schema
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import Append, TableWriter, Transaction
@@ -52,9 +54,8 @@ def run(config: IngestConfig) -> None:
             if start.lost:
                 telemetry.emit(loss_event(start.lost))
             query = Query(config.trigger, config.checkpoint_dir)
-            query.run(
-                read_stream(spark, config.kafka, start.offsets), BatchWriter(spark, config, telemetry, start).write
-            )
+            with closing(BatchWriter(spark, config, telemetry, start)) as writer:
+                query.run(read_stream(spark, config.kafka, start.offsets), writer.write)
     finally:
         if not given:
             spark.stop()
@@ -80,6 +81,9 @@ class BatchWriter:
         self._tally = Tally(spark)
         self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)))
         self._rejected = TableWriter(spark, config.tables.rejected, REJECTED)
+        self._care = TableCare(
+            spark, config.maintenance, (config.tables.samples, config.tables.rejected), telemetry.emit
+        )
         self._lag = Lag(config.kafka)
         self._formats = {topic.name: topic.format for topic in config.kafka.topics}
         self._describe = spark.sparkContext.setJobDescription  # names the stages in telemetry
@@ -102,6 +106,11 @@ class BatchWriter:
         finally:
             append.close()
         self._telemetry.emit(batch_event(entry, time.monotonic() - start, self._lag.behind(entry.ranges)))
+        self._care.after(batch_id)
+
+    def close(self) -> None:
+        """Let table care under way end."""
+        self._care.close()
 
     def _write_samples(self, batch: DataFrame, transaction: Transaction) -> Append | None:
         """Write the good records, once more where they name schemas that had to be asked for; nothing is committed."""

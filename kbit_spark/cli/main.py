@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from kbit_spark.cli.decode.command import decode
 from kbit_spark.cli.ledger import ledger_app
 from kbit_spark.cli.rejected import rejected_app
 from kbit_spark.entry import exit_with
@@ -27,6 +28,7 @@ app.add_typer(broker_app, name="broker")
 app.add_typer(config_app, name="config")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(rejected_app, name="rejected")
+app.command()(decode)
 
 Folder = Annotated[Path, typer.Option(help="Folder of the broker's data, log and state.")]
 
@@ -168,6 +170,32 @@ def lineage(
         lines = [f"{f.checkpoint}  {'' if f.seen == 'yes' else 'unknown: '}{f.reason}" for f in findings]
         typer.echo("\n".join(lines) or f"no checkpoint under {path} has seen {offset}")
     if not findings:
+        raise typer.Exit(1)
+
+
+@app.command()
+def doctor(
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.key=value, as for the ingest job.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The ingest job's configuration; none: the machine only.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Check the machine and, with --config, all that the stream needs: one line each, with the way out.
+
+    Exit code 0: nothing fails; 1: something does; 2: the configuration itself is wrong.
+    """
+    from kbit_spark.cli.doctor import machine, stream
+    from kbit_spark.cli.doctor.findings import examine
+    from kbit_spark.config.ingest import IngestConfig
+    from kbit_spark.config.load import load
+
+    if overrides and config is None:
+        msg = f"{overrides[0]} overrides nothing"
+        raise UsageError(msg, "name the configuration with --config")
+    loaded = load(IngestConfig, config, overrides or ()) if config is not None else None
+    findings = examine([*machine.checks(), *(stream.checks(loaded) if loaded else [("disk", machine.disk_here)])])
+    lines = [json.dumps([asdict(f) for f in findings])] if as_json else [f.line() for f in findings]
+    typer.echo("\n".join(lines))
+    if any(finding.level == "fail" for finding in findings):
         raise typer.Exit(1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -166,6 +166,24 @@ class GuardConfig(Frozen):
     """Go on although records are gone before they were read: skip them, and write down which."""
 
 
+class MaintenanceConfig(Frozen):
+    """Table care beside the stream, counted in batches of the checkpoint."""
+
+    SHORTEST_RETENTION_HOURS: ClassVar[float] = 1.0
+
+    optimize_every_batches: int | None = Field(default=100, ge=1)
+    """Batches between compactions; none: never."""
+
+    vacuum_every_batches: int | None = Field(default=None, ge=1)
+    """Batches between deletions of files that left the tables; none: never."""
+
+    target_file_bytes: int = Field(default=128 * 1024 * 1024, ge=1024 * 1024)
+    """Size of a compacted file; files of at least half of it are left alone."""
+
+    retention_hours: float | None = Field(default=None, ge=SHORTEST_RETENTION_HOURS)
+    """Age of the files that a vacuum deletes; none: the table's delta.deletedFileRetentionDuration, never less."""
+
+
 class IngestConfig(Frozen):
     """The ingest job."""
 
@@ -179,6 +197,7 @@ class IngestConfig(Frozen):
     trigger: TriggerConfig = TriggerConfig()
     guard: GuardConfig = GuardConfig()
     split: SplitConfig = SplitConfig()
+    maintenance: MaintenanceConfig = MaintenanceConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     spark: Options = Field(default_factory=dict)
     """Spark settings that win over the defaults file."""

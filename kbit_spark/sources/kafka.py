@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -105,7 +105,12 @@ def _offsets(client: AdminClient, parts: Sequence[TopicPartition], end: OffsetSp
 def _client_options(config: KafkaConfig) -> dict[str, str] | None:
     """Return the consumer options for librdkafka; None where they are for Java's client alone."""
     options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
-    return None if any(name.startswith(_JAVA_ONLY) for name in options) else options
+    return None if java_only(options) else options
+
+
+def java_only(options: Iterable[str]) -> bool:
+    """Tell whether consumer options, by their names, hold credentials that only Java's client can read."""
+    return any(name.removeprefix("kafka.").startswith(_JAVA_ONLY) for name in options)
 
 
 def _topics(bootstrap_servers: str, options: Mapping[str, str]) -> set[str]:

@@ -40,6 +40,8 @@ def describe(event: Event) -> str:
     if event.kind == "train_resume":
         passed_over = f"; {labels['damaged']}" if labels.get("damaged") else ""
         return f"goes on from step {n.get('step', 0):.0f} (epoch {n.get('epoch', 0):.0f})" + passed_over
+    if event.kind == "table_care" and labels.get("outcome") == "failed":
+        return f"{labels.get('action')} of {labels.get('table')} failed: {labels.get('reason')}"
     if event.kind == "spark_task_failure":
         return f"task failed in stage {n.get('stage_id', 0):.0f}: {labels.get('reason', '')}"
     if event.kind == "run":
@@ -97,6 +99,6 @@ def own_stdout() -> TextIO:
 
 
 def _style(event: Event) -> str:
-    if event.kind in ("train_restart", "spark_task_failure") or event.labels.get("damaged"):
+    if event.kind in ("table_care", "train_restart", "spark_task_failure") or event.labels.get("damaged"):
         return "yellow"
     return "bold" if event.kind in ("train_epoch", "train_test", "run") else ""

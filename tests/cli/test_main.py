@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Message
 
 from kbit_spark.cli.demo import Result
 from tests.fixtures.kafka import Kafka
@@ -30,6 +30,8 @@ def kbit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["produce", "--topic", "t", "--rows", "1", "--broken", "2"], 2, "--broken 2"),
         (["nonsense"], 2, "nonsense"),
         (["bench", "nonsense"], 2, "known: "),
+        (["doctor", "stream_id=x"], 2, "--config"),
+        (["doctor", "--config", "nowhere.yaml"], 2, "nowhere.yaml"),
         (["report", "nowhere"], 2, "no events in nowhere"),
         (["version"], 0, "0.1.0"),
         (["--help"], 0, "broker"),
@@ -71,12 +73,12 @@ def test_produce_writes_keys_headers_and_the_broken_ones(form: str, kafka: Kafka
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": topic, "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([topic])
-    found = []
+    found: list[Message] = []
     while len(found) < 200:
         found += consumer.consume(200, timeout=10)
     consumer.close()
     assert len(found) == 200
-    assert all(0 <= int(message.key()) < 1_797 for message in found)
+    assert all(0 <= int(message.key() or -1) < 1_797 for message in found)
     assert sum(1 for message in found if message.headers()) == 7
 
 

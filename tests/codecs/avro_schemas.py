@@ -12,8 +12,8 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
+from kbit_spark.cli.decode.avro_rows import member
 from kbit_spark.codecs.avro_schema import AvroType
-from tests.codecs.avro_rows import member
 
 Json = Any
 DAY_US = 86_400_000_000

@@ -11,9 +11,9 @@ import fastavro
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kbit_spark.cli.decode.avro_rows import avro_fields
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.avro_schema import AvroType, parse_record
-from tests.codecs.avro_rows import avro_fields
 from tests.codecs.avro_schemas import schemas, shown, values, without_logical
 from tests.codecs.mutants import check_results, mutants
 from tests.fixtures.decode import Decode

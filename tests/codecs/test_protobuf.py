@@ -19,12 +19,12 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbit_spark.cli.decode.protobuf_rows import UNSIGNED, compiled, whole_plan
 from kbit_spark.codecs.descriptors import compile_schema, read_schema
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec, Tensor
-from tests.codecs.protobuf_rows import UNSIGNED, compiled, whole_plan
 from tests.fixtures.decode import Decode
 
 TENSORS = """\

@@ -58,6 +58,12 @@ def test_plain_lines_without_a_terminal() -> None:
     assert text == "batch 3  1,234 rows/s  lag 7  good 10  bad 1  0.00 s\n"
 
 
+def test_table_care_is_shown_only_where_it_failed() -> None:
+    labels = {"action": "optimize", "table": "t", "outcome": "failed", "reason": "no room"}
+    text = shown(False, Event("table_care", labels={**labels, "outcome": "ok"}), Event("table_care", labels=labels))
+    assert text == "optimize of t failed: no room\n"
+
+
 def test_one_live_line_on_a_terminal() -> None:
     text = shown(True, BATCH)
     for part in ("batch 3", "1,234 rows/s", "lag 7", "good 10", "bad 1", "0.00 s"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -34,6 +33,11 @@ class Recursive(Exception):  # noqa: N818 - it is a property, not a fault
 
 @cache
 def compiled(text: str) -> ProtoSchema:
+    """Return a `.proto` text compiled, each text once.
+
+    Raises:
+        UsageError: it does not compile.
+    """
     return compile_schema({"vector.proto": text}, "vector.proto", "vector.proto")
 
 
@@ -72,15 +76,22 @@ def _type(field: FieldDescriptor, inside: tuple[str, ...]) -> Any:
 
 
 def shown_as_row(message: Descriptor, value: dict[str, Any]) -> dict[str, Any]:
-    """Return an expected value as the row shows it: numbers of open enums and of 64 unsigned bits as text."""
-    return dict(_named(message, value))
+    """Return a value of the vectors as the columns hold it: numbers of enums and unsigned 64-bit ones are text."""
+    return {name: _in_column(message.fields_by_name[name], member) for name, member in value.items()}
 
 
-def _named(message: Descriptor, value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, member in value.items():
-        field = message.fields_by_name[name]
-        shown_as_text = field.enum_type is not None or field.type in UNSIGNED
-        if shown_as_text and member is not None:
-            yield name, [str(item) for item in member] if field.is_repeated else str(member)
-        else:
-            yield name, member
+def _in_column(field: FieldDescriptor, member: Any) -> Any:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        values = field.message_type.fields_by_name["value"]
+        return {key: _in_column(values, item) for key, item in member.items()}
+    if isinstance(member, list):
+        return [_one(field, item) for item in member]
+    return _one(field, member)
+
+
+def _one(field: FieldDescriptor, item: Any) -> Any:
+    if item is None:
+        return None
+    if field.message_type is not None:
+        return shown_as_row(field.message_type, item)
+    return str(item) if field.enum_type is not None or field.type in UNSIGNED else item
