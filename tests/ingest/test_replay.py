@@ -114,8 +114,9 @@ def test_sigkill_half_way(wrong: Wrong, kafka: Kafka, tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(data))
     command = [sys.executable, "-m", "kbit_spark.cli.main", "rejected", "replay", "--config", str(file)]
     samples = Path(config.tables.samples)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **quiet)
+    process = subprocess.Popen(
+        command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+    )
     eventually(lambda: any(samples.glob("_split=*/*.parquet")) or process.poll() is not None, poll_s=0.005)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(30)
