@@ -47,4 +47,6 @@ def test_what_plain_json_says_extended_json_says_too(data: st.DataObject, decode
     payload = write(data.draw(rows("json")), "json")
     changed = mutants(payload, data.draw(st.integers(0, 2**32)))
     plain: list[dict[str, Any]] = decode(json_plan(FIELDS), [payload, *changed])
-    assert decode(mongo_plan(FIELDS), [payload, *changed]) == plain
+    extended: list[dict[str, Any]] = decode(mongo_plan(FIELDS), [payload, *changed])
+    # of an object where plain JSON has none, the reader of wrappers sees more before it refuses: errors may differ
+    assert [result.get("value") for result in extended] == [result.get("value") for result in plain]
