@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
 from kbit_spark.codecs.decoder import value_type
 from kbit_spark.codecs.resolver import PayloadDecoder
@@ -117,16 +116,11 @@ class BatchWriter:
         self._describe("write samples")
         self._decoder.settle(batch)
         while (append := self._samples.begin(transaction)) is not None:
-            append.write(sample_rows(self._tally.good_records(self._decode(batch)), self._config.split))
+            append.write(sample_rows(self._tally.good_records(self._decoder.decode(batch)), self._config.split))
             if not self._decoder.resolve_new():
                 break
             append.close()
         return append
-
-    def _decode(self, batch: DataFrame) -> DataFrame:
-        topic, value = sf.col("topic"), sf.col("value")
-        schema_id = self._decoder.schema_id(topic, value).cast("int")
-        return batch.withColumns({"decoded": self._decoder.column(topic, value), "schema_id": schema_id})
 
     def _transaction(self, batch_id: int) -> Transaction:
         if self._epoch is None:
@@ -140,7 +134,7 @@ class BatchWriter:
             return  # a crash came before the samples' commit
         try:
             self._describe("write rejected")
-            append.write(rejected_rows(self._decode(batch), self._formats, transaction.version))
+            append.write(rejected_rows(self._decoder.decode(batch), self._formats, transaction.version))
             append.commit()
         finally:
             append.close()

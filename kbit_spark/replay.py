@@ -137,10 +137,7 @@ class _Replay:
         return letters.join(there, on=list(names), how="left_anti")
 
     def _rows(self, letters: DataFrame) -> DataFrame:
-        topic, value = sf.col("topic"), sf.col("value")
-        schema_id = self._decoder.schema_id(topic, value).cast("int")
-        decoded = letters.withColumns({"decoded": self._decoder.column(topic, value), "schema_id": schema_id})
-        return sample_rows(self._tally.good_records(decoded), self._config.split)
+        return sample_rows(self._tally.good_records(self._decoder.decode(letters)), self._config.split)
 
 
 def _open(table: str) -> DeltaTable:

@@ -5,11 +5,10 @@ goes into an accumulator; the driver asks the registry and the batch is decoded 
 
     decoder.settle(batch)
     while True:
-        decoded = batch.withColumn("decoded", decoder.column(topic, value)).persist()
-        ...  # an action over all of it: counts
+        decoded = decoder.decode(batch)
+        ...  # an action over all of it; nothing is committed yet
         if not decoder.resolve_new():
             break
-        decoded.unpersist()
 """
 
 from __future__ import annotations
@@ -39,6 +38,12 @@ class PayloadDecoder:
         """
         registry = SchemaRegistry(kafka.registry) if kafka.registry else None
         self._topics = [TopicDecoder(spark, topic, kafka.framings(topic), fields, registry) for topic in kafka.topics]
+
+    def decode(self, records: DataFrame) -> DataFrame:
+        """Return records, which have the columns topic and value, with `decoded` and the header's `schema_id`."""
+        topic, value = sf.col("topic"), sf.col("value")
+        schema_id = self.schema_id(topic, value).cast("int")  # where no topic has ids, the null has no type
+        return records.withColumns({"decoded": self.column(topic, value), "schema_id": schema_id})
 
     def column(self, topic: Column, value: Column) -> Column:
         """Return the decoded payload of each record, as far as the schemas are known now.
