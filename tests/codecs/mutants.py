@@ -10,7 +10,7 @@ def mutants(payload: bytes, seed: int) -> list[bytes]:
     """Return every proper prefix first, then random changes."""
     rng = random.Random(seed)
     changed = [payload[:cut] for cut in range(len(payload))]
-    for _ in range(40):
+    for _ in range(40 if payload else 0):
         data, at = bytearray(payload), rng.randrange(len(payload))
         match rng.randrange(4):
             case 0:

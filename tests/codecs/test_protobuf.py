@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +24,7 @@ from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec, Tensor
+from tests.codecs.mutants import mutants
 from tests.fixtures.decode import Decode
 
 TENSORS = """\
@@ -260,10 +260,10 @@ def test_mutants_are_read_as_the_library_reads_them_or_refused(row: dict[str, An
     message = compiled(RICH).message("rich.Row")
     kind = GetMessageClass(message)
     payload = kind(**row).SerializeToString()
-    mutants = _mutants(payload, seed)
-    whole, *results = decode(whole_plan(message), [payload, *mutants])
+    changed = mutants(payload, seed)
+    whole, *results = decode(whole_plan(message), [payload, *changed])
     assert whole == {"value": _shown(kind.FromString(payload), message)}
-    for mutant, result in zip(mutants, results, strict=True):
+    for mutant, result in zip(changed, results, strict=True):
         assert ("value" in result) != ("error" in result), mutant
         if "error" in result:
             assert 0 <= result["position"] <= len(mutant), (mutant, result)
@@ -288,24 +288,6 @@ def _maps_left_out(read: Any) -> bool:
     """Tell whether the library took a map's entry for unknown because it has an unknown field; the vectors keep it."""
     unknown = UnknownFieldSet(read)
     return any(unknown[index].field_number in (11, 12) for index in range(len(unknown)))
-
-
-def _mutants(payload: bytes, seed: int) -> list[bytes]:
-    rng = random.Random(seed)
-    mutants = [payload[:cut] for cut in range(len(payload))]
-    for _ in range(40 if payload else 0):
-        data, at = bytearray(payload), rng.randrange(len(payload))
-        match rng.randrange(4):
-            case 0:
-                data[at] = rng.randrange(256)
-            case 1:
-                data[at] ^= 1 << rng.randrange(8)
-            case 2:
-                data[at:at] = rng.randbytes(rng.randrange(1, 11))
-            case _:
-                data[at : at + rng.randrange(1, 4)] = b""
-        mutants.append(bytes(data))
-    return mutants
 
 
 def _shown(read: Any, message: Descriptor) -> dict[str, Any]:
