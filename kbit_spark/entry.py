@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kbit_spark.config.load import load
-from kbit_spark.errors import KbitError
+from kbit_spark.errors import KbitError, first_line
 from kbit_spark.schemas import Frozen
 
 Config = TypeVar("Config", bound=Frozen)
@@ -50,7 +50,7 @@ def exit_with(main: Callable[[], object]) -> None:
     except KeyboardInterrupt:
         _fail("interrupted", "", 130)
     except Exception as error:
-        _fail(f"unexpected {type(error).__name__}: {_first_line(error)}", "the stack trace is in the log", 1)
+        _fail(f"unexpected {type(error).__name__}: {first_line(str(error))}", "the stack trace is in the log", 1)
 
 
 def _parse(description: str, arguments: Sequence[str], flags: Mapping[str, str]) -> argparse.Namespace:
@@ -82,7 +82,3 @@ def _fail(message: str, hint: str, code: int) -> None:
     log.error(message, exc_info=sys.exc_info())
     print(f"error: {message}" + (f"\n  {hint}" if hint else ""), file=sys.stderr, flush=True)
     sys.exit(code)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0]

@@ -7,6 +7,11 @@ the log file and ends the process with the class's exit code. Anything else that
 from __future__ import annotations
 
 
+def first_line(text: str) -> str:
+    """Return the first line of a text that is not blank, without the blanks around it; "" where there is none."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
 class KbitError(Exception):
     """A fault with a place and a way out.
 

@@ -20,7 +20,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, SSLError
 
 from kbit_spark.config.registry import RegistryConfig
-from kbit_spark.errors import RunError, UsageError
+from kbit_spark.errors import RunError, UsageError, first_line
 
 log = logging.getLogger("kbit")
 
@@ -169,5 +169,4 @@ def _tls(config: RegistryConfig) -> dict[str, Any]:
 
 
 def _first_line(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return text[0] if text else type(error).__name__
+    return first_line(str(error)) or type(error).__name__

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 
-from kbit_spark.errors import UsageError
+from kbit_spark.errors import UsageError, first_line
 from kbit_spark.schemas import Frozen
 
 Model = TypeVar("Model", bound=Frozen)
@@ -122,7 +122,7 @@ def _models_in(annotation: Any) -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return first_line(str(error)) or type(error).__name__
 
 
 def secrets_in(options: Mapping[str, str]) -> list[str]:

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kbit_spark.config.ingest import TriggerConfig
-from kbit_spark.errors import KbitError, RunError
+from kbit_spark.errors import KbitError, RunError, first_line
 
 POLL_S = 0.2
 COMMIT_WAIT_S = 5.0
@@ -138,9 +138,5 @@ def root_cause(error: BaseException) -> str:
         while cause.getCause() is not None:
             cause = cause.getCause()
         text = str(cause.getMessage() or cause.toString())
-        return f"{cause.getClass().getSimpleName()}: {_first_line(text)}"
-    return f"{type(error).__name__}: {_first_line(str(error))}" if str(error) else type(error).__name__
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+        return f"{cause.getClass().getSimpleName()}: {first_line(text)}"
+    return f"{type(error).__name__}: {first_line(str(error))}" if str(error) else type(error).__name__

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructType
 
-from kbit_spark.errors import RunError
+from kbit_spark.errors import RunError, first_line
 from kbit_spark.schemas import Tensor
 
 
@@ -29,7 +29,7 @@ def ensure_table(
         check_columns(path, schema, found.toDF().schema)
         layout = list(found.detail().select("partitionColumns").collect()[0][0])
     except PySparkException as error:
-        msg = f"cannot open the table {path}: {_first_line(error)}"
+        msg = f"cannot open the table {path}: {first_line(str(error))}"
         raise RunError(msg, "choose a path that holds a Delta table of this stream, or nothing") from error
     if layout != list(partitions):
         msg = f"the table {path} is partitioned by {layout or 'nothing'}, not by {list(partitions)}"
@@ -67,7 +67,3 @@ def check_columns(path: str, wanted: StructType, found: StructType) -> None:
 
 def _shape(data_type: DataType) -> str:
     return data_type.simpleString()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0]

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kbit_spark.config.ingest import MaintenanceConfig
-from kbit_spark.errors import KbitError, RunError
+from kbit_spark.errors import KbitError, RunError, first_line
 from kbit_spark.events import Event
 from kbit_spark.tables.retention import retention_s
 
@@ -153,5 +153,5 @@ def _reason(error: Exception) -> str:
         return str(error)
     cause: Any = error.java_exception if isinstance(error, Py4JJavaError) else None
     text = cause.toString() if cause is not None else str(error)
-    first = next((line.strip() for line in str(text).splitlines() if line.strip()), "")
+    first = first_line(str(text))
     return first if isinstance(error, PySparkException) else f"{type(error).__name__}: {first}"

@@ -135,11 +135,10 @@ class DeltaAppend:
 
     def commit(self, user_metadata: str | None = None) -> None:
         """Commit the data files, the application's version and `user_metadata`."""
-        actions = getattr(self._jvm.org.apache.spark.sql.delta, "actions")  # noqa: B009
-        operations = self._jvm.org.apache.spark.sql.delta
+        delta = self._jvm.org.apache.spark.sql.delta
         now = self._jvm.scala.Some(self._jvm.java.lang.System.currentTimeMillis())
-        version = actions.SetTransaction(self._transaction.app_id, self._transaction.version, now)
-        operation = getattr(operations, "DeltaOperations$StreamingUpdate")(
+        version = delta.actions.SetTransaction(self._transaction.app_id, self._transaction.version, now)
+        operation = getattr(delta, "DeltaOperations$StreamingUpdate")(
             self._jvm.org.apache.spark.sql.streaming.OutputMode.Append(),
             self._transaction.app_id,
             self._transaction.version,
