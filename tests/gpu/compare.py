@@ -28,6 +28,8 @@ class BothEngines:
     def __call__(self, plan: Plan, payloads: Sequence[bytes]) -> list[dict[str, Any]]:
         """Return what the CPU decoder makes of the payloads."""
         expected = self._decode(plan, payloads)
+        if plan.get("row", {}).get("width", 0) > len(plan["fields"]):
+            return expected  # how the vectors write a schema that can give no row
         try:
             kernel = Simulated(plan, self._folder)
         except NotOnGpu as reason:

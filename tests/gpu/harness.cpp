@@ -1,5 +1,5 @@
-// Runs a kernel on the CPU, built with ASan and UBSan. argv: layout, payloads, output. `ROWS` payloads form a batch; with
-// one row a batch each payload lies in a block of its own size, so that any read outside of it is caught.
+// Runs a kernel on the CPU, built with ASan and UBSan. argv: layout, payloads, output. With one row a batch each payload
+// lies in a block of its own size, so that any read outside of it is caught.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -7,8 +7,14 @@
 #include <memory>
 #include <vector>
 
-long long simulated_thread = 0;
-#include PROGRAM
+using u8 = unsigned char;
+using u32 = unsigned int;
+using i32 = int;
+using i64 = long long;
+extern "C" void measure(const u8*, const i32*, const u32*, i64, i64*, u8*, i32*);
+extern "C" void fill(const u8*, const i32*, const u32*, i64, const i64*, u8* const*, u8*, i32*);
+extern "C" void copy_spans(const u8*, i64, const i64*, const i32*, u8*);
+i64 simulated_thread = 0;
 
 struct BufferSpec { int lane, width, extra; };
 struct SpanSpec { int lane, source, offsets, data; };
@@ -26,12 +32,11 @@ static void write(FILE* out, const void* data, size_t bytes) {
   std::fwrite(&size, 8, 1, out);
   std::fwrite(data, 1, bytes, out);
 }
-static i64 threads(i64 rows) { return WARP ? 32 * rows : rows; }
-
 int main(int, char** argv) {
   FILE* layout = std::fopen(argv[1], "r");
-  int buffers, spans, rows;
-  if (std::fscanf(layout, "%d %d %d", &rows, &buffers, &spans) != 3) return 2;
+  int rows, lanes, warp, buffers, spans;
+  if (std::fscanf(layout, "%d %d %d %d %d", &rows, &lanes, &warp, &buffers, &spans) != 5) return 2;
+  auto threads = [&](i64 count) { return warp ? 32 * count : count; };
   std::vector<BufferSpec> specs(buffers);
   for (auto& s : specs) if (std::fscanf(layout, "%d %d %d", &s.lane, &s.width, &s.extra) != 3) return 2;
   std::vector<SpanSpec> copies(spans);
@@ -57,16 +62,16 @@ int main(int, char** argv) {
     }
     std::unique_ptr<u8[]> data(new u8[bytes.size()]);  // no spare byte behind it
     if (!bytes.empty()) std::memcpy(data.get(), bytes.data(), bytes.size());
-    std::vector<i64> bases(LANES * (n + 1) + 1, -1);
+    std::vector<i64> bases(lanes * (n + 1) + 1, -1);
     std::vector<u8> status(n, 77);
     std::vector<i32> position(n, -1);
-    if (LANES) {
+    if (lanes) {
       for (i64 i = 0; i < threads(n); i += threads(1)) {
         simulated_thread = i;
         measure(data.get(), offsets.data(), valid.data(), n, bases.data(), status.data(), position.data());
       }
     }
-    for (int lane_ = 0; lane_ < LANES; lane_++) {
+    for (int lane_ = 0; lane_ < lanes; lane_++) {
       i64 sum = 0;
       for (i64 i = 0; i <= n; i++) {
         i64 count = bases[lane_ * (n + 1) + i];

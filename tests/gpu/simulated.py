@@ -45,13 +45,12 @@ class Simulated:
         self._program = program = program_for(plan)
         self._names = [field["name"] for field in plan["fields"]]
         self._folder = folder
-        name = hashlib.sha256((program.source + HARNESS.read_text()).encode()).hexdigest()[:24]
+        name = hashlib.sha256(program.source.encode()).hexdigest()[:24]
         self._binary = folder / name
         if not self._binary.exists():
-            source = folder / f"{name}.cu"
+            source = folder / f"{name}.cpp"
             source.write_text(program.source)
-            command = ["g++", "-std=c++17", "-O1", "-g0", "-w", *SANITIZERS, f'-DPROGRAM="{source}"', str(HARNESS)]
-            subprocess.run([*command, "-o", str(self._binary)], check=True)
+            _compile(source, _harness(folder), "-o", self._binary)
 
     def decode(self, payloads: Sequence[bytes | None], rows: int = 1) -> list[dict[str, Any] | None]:
         """Decode payloads in batches of `rows`.
@@ -61,7 +60,7 @@ class Simulated:
             reasons; ``{}`` where the kernel leaves the row to the CPU; None for a tombstone.
         """
         layout = self._program.layout
-        lines = [f"{rows} {len(layout.buffers)} {len(layout.spans)}"]
+        lines = [f"{rows} {layout.lanes} {int(self._program.warp)} {len(layout.buffers)} {len(layout.spans)}"]
         lines += [f"{b.lane} {b.width} {b.extra}" for b in layout.buffers]
         lines += [f"{s.lane} {s.source} {s.offsets} {s.data}" for s in layout.spans]
         files = [self._folder / f"{self._binary.name}.{part}" for part in ("layout", "payloads", "out")]
@@ -88,6 +87,17 @@ class Simulated:
                     yield {}
                 else:
                     yield {"error": FAULTS[code - FIRST_FAULT], "position": int(position[row])}
+
+
+def _harness(folder: Path) -> Path:
+    built = folder / "harness.o"
+    if not built.exists():
+        _compile(HARNESS, "-c", "-o", built)
+    return built
+
+
+def _compile(*arguments: str | Path) -> None:
+    subprocess.run(["g++", "-std=c++17", "-O1", "-w", *SANITIZERS, *map(str, arguments)], check=True)
 
 
 def _blocks(data: bytes) -> Iterator[bytes]:
