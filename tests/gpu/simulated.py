@@ -7,7 +7,7 @@ import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ class _Values:
         if isinstance(node.tree, dict):
             width = {"i32": 4, "i64": 8, "Wide": 16}[node.c_type]
             unscaled = int.from_bytes(data[index * width : (index + 1) * width], "little", signed=True)
-            return format(Decimal(unscaled).scaleb(-node.tree["scale"]), "f")
+            return format(Decimal(unscaled).scaleb(-node.tree["scale"], Context(prec=60)), "f")
         value = np.frombuffer(data, _DTYPES[node.tree])[index].item()
         if isinstance(value, float) and (value != value or abs(value) == float("inf")):
             return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]

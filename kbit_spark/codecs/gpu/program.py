@@ -8,7 +8,7 @@ it cannot vouch for it leaves to the CPU decoder, by the status `UNSURE`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -70,13 +70,16 @@ def fault_name(code: str) -> str:
     return code.upper() if code in FAULTS else "UNSURE"
 
 
-def assemble(plan: Plan, parts: tuple[str, ...], make: Callable[[Layout], str], *, warp: bool = False) -> Program:
+def assemble(
+    plan: Plan, parts: Sequence[str], make: Callable[[Layout], str], *, head: Sequence[str] = (), warp: bool = False
+) -> Program:
     """Return the program of a plan.
 
     Args:
         plan: a decoder plan; its `fields` are the columns.
         parts: the files under cuda/ that the generated code needs.
         make: returns the functions that define ``decode_row<FILL>(Row&)``, for a layout.
+        head: definitions that the parts need.
         warp: a warp reads a row, rather than a thread.
 
     Raises:
@@ -89,6 +92,7 @@ def assemble(plan: Plan, parts: tuple[str, ...], make: Callable[[Layout], str], 
         f"enum Fault {{ {faults} }};",
         f"enum {{ LANES = {layout.lanes}, WARP = {int(warp)} }};",
         _read("prelude"),
+        *head,
         *(_read(part) for part in parts),
         body,
         layout.nothing_function(),
@@ -108,9 +112,14 @@ def program_for(plan: Plan) -> Program:
     Raises:
         NotOnGpu: there is none; the message says why.
     """
-    from kbit_spark.codecs.gpu import avro, framing  # they use this module
+    from kbit_spark.codecs.gpu import avro, framing, json as json_kernel  # they use this module
 
-    makers: Mapping[str, Callable[[Plan], Program]] = {"avro": avro.program, "framed": framing.program}
+    makers: Mapping[str, Callable[[Plan], Program]] = {
+        "avro": avro.program,
+        "framed": framing.program,
+        "json": json_kernel.program,
+        "mongo": json_kernel.program,
+    }
     if plan["format"] not in makers:
         msg = f"no kernel reads {plan['format']}"
         raise NotOnGpu(msg)
