@@ -6,7 +6,7 @@ import hashlib
 import struct
 import subprocess
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,7 @@ class Simulated:
         lines += [f"{s.lane} {s.source} {s.offsets} {s.data}" for s in layout.spans]
         files = [self._folder / f"{self._binary.name}.{part}" for part in ("layout", "payloads", "out")]
         files[0].write_text("\n".join(lines))
-        files[1].write_bytes(
-            b"".join(struct.pack("<i", -1 if p is None else len(p)) + (p or b"") for p in payloads)
-        )
+        files[1].write_bytes(b"".join(struct.pack("<i", -1 if p is None else len(p)) + (p or b"") for p in payloads))
         ran = subprocess.run([str(self._binary), *map(str, files)], capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr[-3000:]
         return list(self._results(files[2].read_bytes()))
@@ -167,6 +165,6 @@ def _date(days: int) -> str | int:
 
 def _timestamp(micros: int) -> str | int:
     try:
-        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return (datetime(1970, 1, 1) + timedelta(microseconds=micros)).isoformat(timespec="microseconds") + "Z"
     except OverflowError:
         return micros

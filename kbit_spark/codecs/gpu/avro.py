@@ -202,7 +202,9 @@ class _Kernel:
     def _warp_items(self, node: Node, item: Node) -> list[str]:
         if item.c_type not in ("i32", "i64"):
             return []
-        valid = f"if (FILL) row.buffers[{item.valid}][row.next[{node.child}] + j] = 1;" if item.valid is not None else ""
+        valid = (
+            f"if (FILL) row.buffers[{item.valid}][row.next[{node.child}] + j] = 1;" if item.valid is not None else ""
+        )
         fits = "(i32)v == v" if item.c_type == "i32" else "true"
         target = f"(({item.c_type}*)row.buffers[{item.data}])[row.next[{node.child}] + j] = ({item.c_type})v"
         return [

@@ -18,7 +18,9 @@ def program(plan: Plan) -> Program:
     if plan["indexed"] or any(body["format"] != "avro" for body in bodies):
         msg = f"no kernel reads {plan['framing']} payloads but Avro"
         raise NotOnGpu(msg)
-    return assemble(plan, (avro.PART, "framing"), lambda layout: _bodies(plan, layout), warp=any(map(avro.wants_warp, bodies)))
+    return assemble(
+        plan, (avro.PART, "framing"), lambda layout: _bodies(plan, layout), warp=any(map(avro.wants_warp, bodies))
+    )
 
 
 def _bodies(plan: Plan, layout: Layout) -> str:

@@ -147,7 +147,11 @@ class _Kernel:
             case "map":
                 return self._map(node, tree["values"])
             case "struct":
-                return ["if (peek(in) != '{') unsure(in);", *present(node), *self._object(tree["fields"], node.children)]
+                return [
+                    "if (peek(in) != '{') unsure(in);",
+                    *present(node),
+                    *self._object(tree["fields"], node.children),
+                ]
         msg = f"no kernel reads {kind} from JSON"
         raise NotOnGpu(msg)
 

@@ -211,7 +211,10 @@ def function(name: str, lines: Sequence[str], *, inline: bool = True) -> str:
 def store(node: Node, value: str) -> list[str]:
     """Return the code that writes a number where `node` stands."""
     # read in both passes, stored in one
-    return [f"{{ {node.c_type} read = {value}; STORE({node.c_type}, {node.data}, {node.lane}, read); }}", *present(node)]
+    return [
+        f"{{ {node.c_type} read = {value}; STORE({node.c_type}, {node.data}, {node.lane}, read); }}",
+        *present(node),
+    ]
 
 
 def present(node: Node) -> list[str]:

@@ -112,7 +112,8 @@ def program_for(plan: Plan) -> Program:
     Raises:
         NotOnGpu: there is none; the message says why.
     """
-    from kbit_spark.codecs.gpu import avro, framing, json as json_kernel  # they use this module
+    from kbit_spark.codecs.gpu import avro, framing  # they use this module
+    from kbit_spark.codecs.gpu import json as json_kernel
 
     makers: Mapping[str, Callable[[Plan], Program]] = {
         "avro": avro.program,

@@ -170,7 +170,7 @@ FUNCTION Number read_number(Cursor& in) {
 FUNCTION i64 read_integer(Cursor& in, i64 low, i64 high) {
   Number number = read_number(in);
   if (!number.integer || number.count > 18) unsure(in);
-  i64 value = number.negative ? -(i64)number.digits : (i64)number.digits;
+  i64 value = (i64)(number.negative ? 0 - number.digits : number.digits);
   if (value < low || value > high) unsure(in);
   return in.fault ? 0 : value;
 }
@@ -216,7 +216,7 @@ FUNCTION double to_double(Cursor& in, const Number& number) {
   u64 bits = (mantissa & (((u64)1 << 52) - 1)) | (u64)binary << 52 | (u64)(number.negative ? 1 : 0) << 63;
   return double_of(bits);
 }
-DEVICE inline double read_double(Cursor& in) {
+FUNCTION double read_double(Cursor& in) {
   Number number = read_number(in);
   return in.fault ? 0 : to_double(in, number);
 }
