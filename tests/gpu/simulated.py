@@ -139,7 +139,7 @@ class _Values:
             return data.decode() if node.tree == "string" else {"$hex": data.hex()}
         assert self._item is not None
         items = [self._item[at] for at in range(start, end)]
-        return {key: value for key, value in items} if node.tree["type"] == "map" else items
+        return dict(items) if node.tree["type"] == "map" else items
 
     def _number(self, index: int) -> Any:
         node = self._node

@@ -109,8 +109,10 @@ def _changed(payload: bytes, seed: int) -> list[bytes]:
 
 @pytest.mark.parametrize(
     ("items", "dtype"),
-    [("bytes", "uint8"), *((items, dtype) for items in ("int", "long") for dtype in ("uint8", "float32", "int64"))]
-    + [("float", "float32"), ("double", "float32")],
+    [
+        *((items, dtype) for items in ("int", "long") for dtype in ("uint8", "float32", "int64")),
+        *(("bytes", "uint8"), ("float", "float32"), ("double", "float32")),
+    ],
 )
 def test_images_in_avro(items: str, dtype: str, both: BothEngines) -> None:
     image = FieldSpec(name="image", tensor=Tensor(dtype=dtype, shape=(28, 28)))  # type: ignore[arg-type]

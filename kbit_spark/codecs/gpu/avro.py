@@ -202,15 +202,14 @@ class _Kernel:
     def _warp_items(self, node: Node, item: Node) -> list[str]:
         if item.c_type not in ("i32", "i64"):
             return []
-        valid = (
-            f"if (FILL) row.buffers[{item.valid}][row.next[{node.child}] + j] = 1;" if item.valid is not None else ""
-        )
+        at = f"row.next[{node.child}] + j"
+        valid = "" if item.valid is None else f"row.buffers[{item.valid}][{at}] = 1;"
         fits = "(i32)v == v" if item.c_type == "i32" else "true"
-        target = f"(({item.c_type}*)row.buffers[{item.data}])[row.next[{node.child}] + j] = ({item.c_type})v"
+        target = f"(({item.c_type}*)row.buffers[{item.data}])[{at}] = ({item.c_type})v;"
         return [
             "if (WARP) {",
             f"  i64 taken = read_window(in, left, [](i64 v) {{ return {fits}; }},",
-            f"      [&](int j, i64 v) {{ if (FILL) {target}; {valid} }});",
+            f"      [&](int j, i64 v) {{ if (FILL) {{ {target} {valid} }} }});",
             f"  if (taken) {{ row.next[{node.child}] += taken; left -= taken; continue; }}",
             "}",
         ]

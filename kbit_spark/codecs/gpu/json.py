@@ -223,7 +223,8 @@ class _Kernel:
             least = "(-0x7fffffffffffffffLL - 1)" if low == -(2**63) else f"{low}LL"
             warp = [
                 "if (WARP) {",
-                f"  i64 taken = read_integers(in, end - 1 - index, [](i64 v) {{ return v >= {least} && v <= {high}LL; }},",
+                f"  auto fits = [](i64 v) {{ return v >= {least} && v <= {high}LL; }};",
+                "  i64 taken = read_integers(in, end - 1 - index, fits,",
                 f"      [&](int j, i64 v) {{ if (FILL) put_item<{item}>(tensor, index + j, ({item})v); }});",
                 "  if (taken) { index += taken; go = true; continue; }",
                 "}",
