@@ -44,7 +44,11 @@ final class HostValues {
 
   private static Map<Object, Object> map(HostColumnVectorCore column, MapType type, int row) {
     Map<Object, Object> map = new LinkedHashMap<>();
-    for (Object entry : items(column, CudfTypes.entry(type), row)) map.put(((Row) entry).get(0), ((Row) entry).get(1));
+    for (Object item : items(column, CudfTypes.entry(type), row)) {
+      Row entry = (Row) item;
+      Object key = entry.get(0);
+      map.put(map.containsKey(key) ? key + " (again)" : key, entry.get(1)); // no decoder gives that, so it must show
+    }
     return map;
   }
 
