@@ -1,27 +1,11 @@
 package kbit.gpu;
 
-import static org.bytedeco.cuda.global.cudart.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
-import static org.bytedeco.cuda.global.cudart.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
-import static org.bytedeco.cuda.global.cudart.cuCtxGetCurrent;
-import static org.bytedeco.cuda.global.cudart.cuCtxGetDevice;
-import static org.bytedeco.cuda.global.cudart.cuDeviceGetAttribute;
-import static org.bytedeco.cuda.global.cudart.cuGetErrorName;
-import static org.bytedeco.cuda.global.cudart.cuInit;
-import static org.bytedeco.cuda.global.cudart.cuLaunchKernel;
-import static org.bytedeco.cuda.global.cudart.cuModuleGetFunction;
-import static org.bytedeco.cuda.global.cudart.cuModuleLoadData;
-
 import ai.rapids.cudf.Cuda;
+import com.sun.jna.Memory;
+import com.sun.jna.Pointer;
+import com.sun.jna.ptr.IntByReference;
+import com.sun.jna.ptr.PointerByReference;
 import java.util.function.Supplier;
-import org.bytedeco.cuda.cudart.CUctx_st;
-import org.bytedeco.cuda.cudart.CUfunc_st;
-import org.bytedeco.cuda.cudart.CUmod_st;
-import org.bytedeco.cuda.cudart.CUstream_st;
-import org.bytedeco.javacpp.BytePointer;
-import org.bytedeco.javacpp.LongPointer;
-import org.bytedeco.javacpp.Pointer;
-import org.bytedeco.javacpp.PointerPointer;
-import org.bytedeco.javacpp.PointerScope;
 
 /** The few calls of the driver API that cuDF does not offer. Handles are addresses. */
 final class Driver {
@@ -29,15 +13,10 @@ final class Driver {
     static final Driver DRIVER = new Driver();
   }
 
-  private static final class Handle extends Pointer {
-    Handle(long value) {
-      address = value;
-    }
-  }
+  private final NativeApi api = NativeApi.driver();
 
   private Driver() {
-    NativeLibraries.load(org.bytedeco.cuda.global.cudart.class, "libcudart.so.");
-    check(cuInit(0), () -> "cuInit");
+    check(() -> "cuInit", api.call("cuInit", 0));
   }
 
   static Driver get() {
@@ -46,38 +25,29 @@ final class Driver {
 
   /** Makes sure that this thread has cuDF's context; call it first on each thread, which is cheap. */
   void bindContext() {
-    try (PointerScope scope = new PointerScope()) {
-      CUctx_st context = new CUctx_st();
-      check(cuCtxGetCurrent(context), () -> "cuCtxGetCurrent");
-      if (context.isNull()) Cuda.freeZero(); // any call of the run-time API binds the device's primary context
-    }
+    PointerByReference context = new PointerByReference();
+    check(() -> "cuCtxGetCurrent", api.call("cuCtxGetCurrent", context));
+    if (context.getValue() == null) Cuda.freeZero(); // any call of the run-time API binds the device's primary context
   }
 
   /** Returns the architecture of this thread's device, such as {@code sm_90}. */
   String arch() {
-    int[] device = new int[1];
-    int[] major = new int[1];
-    int[] minor = new int[1];
-    check(cuCtxGetDevice(device), () -> "cuCtxGetDevice");
-    check(cuDeviceGetAttribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device[0]), () -> "cuDeviceGetAttribute");
-    check(cuDeviceGetAttribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device[0]), () -> "cuDeviceGetAttribute");
-    return "sm_" + major[0] + minor[0];
+    return "sm_" + Cuda.getComputeCapabilityMajor() + Cuda.getComputeCapabilityMinor();
   }
 
   long loadModule(byte[] cubin) {
-    try (PointerScope scope = new PointerScope()) {
-      CUmod_st module = new CUmod_st();
-      check(cuModuleLoadData(module, new BytePointer(cubin)), () -> "cuModuleLoadData of " + cubin.length + " bytes");
-      return module.address();
+    PointerByReference module = new PointerByReference();
+    try (Memory image = new Memory(cubin.length)) {
+      image.write(0, cubin, 0, cubin.length);
+      check(() -> "cuModuleLoadData of " + cubin.length + " bytes", api.call("cuModuleLoadData", module, image));
     }
+    return Pointer.nativeValue(module.getValue());
   }
 
   long function(long module, String name) {
-    try (PointerScope scope = new PointerScope()) {
-      CUfunc_st function = new CUfunc_st();
-      check(cuModuleGetFunction(function, new CUmod_st(new Handle(module)), name), () -> "cuModuleGetFunction of " + name);
-      return function.address();
-    }
+    PointerByReference function = new PointerByReference();
+    check(() -> "cuModuleGetFunction of " + name, api.call("cuModuleGetFunction", function, new Pointer(module), name));
+    return Pointer.nativeValue(function.getValue());
   }
 
   /**
@@ -87,21 +57,21 @@ final class Driver {
    * @param what says for an error what was launched
    */
   void launch(long function, long blocks, int threads, Supplier<String> what, long... arguments) {
-    try (PointerScope scope = new PointerScope()) {
-      LongPointer values = new LongPointer(arguments);
-      PointerPointer<Pointer> addresses = new PointerPointer<>(arguments.length);
-      for (int i = 0; i < arguments.length; i++) addresses.put(i, new Handle(values.address() + (long) Long.BYTES * i));
-      CUstream_st stream = new CUstream_st(new Handle(Cuda.DEFAULT_STREAM.getStream()));
-      int result = cuLaunchKernel(
-          new CUfunc_st(new Handle(function)), Math.toIntExact(blocks), 1, 1, threads, 1, 1, 0, stream, addresses, null);
-      check(result, () -> "cuLaunchKernel of " + what.get());
+    int bytes = Long.BYTES * arguments.length;
+    try (Memory values = new Memory(bytes); Memory addresses = new Memory(bytes)) {
+      values.write(0, arguments, 0, arguments.length);
+      for (int i = 0; i < arguments.length; i++) addresses.setPointer((long) Long.BYTES * i, values.share((long) Long.BYTES * i));
+      Pointer stream = new Pointer(Cuda.DEFAULT_STREAM.getStream());
+      int result = api.call(
+          "cuLaunchKernel", new Pointer(function), Math.toIntExact(blocks), 1, 1, threads, 1, 1, 0, stream, addresses, Pointer.NULL);
+      check(() -> "cuLaunchKernel of " + what.get(), result);
     }
   }
 
-  private static void check(int result, Supplier<String> call) {
+  private void check(Supplier<String> call, int result) {
     if (result == 0) return;
-    BytePointer name = new BytePointer();
-    boolean named = cuGetErrorName(result, name) == 0 && !name.isNull();
-    throw new CudaError(call.get() + ": " + (named ? name.getString() : "CUresult " + result));
+    PointerByReference name = new PointerByReference();
+    boolean named = api.call("cuGetErrorName", result, name) == 0;
+    throw new CudaError(call.get() + ": " + (named ? name.getValue().getString(0) : "CUresult " + result));
   }
 }

@@ -1,34 +1,30 @@
 package kbit.gpu;
 
-import static org.bytedeco.cuda.global.nvrtc.nvrtcCompileProgram;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcCreateProgram;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcDestroyProgram;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcGetCUBIN;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcGetCUBINSize;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcGetErrorString;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcGetProgramLog;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcGetProgramLogSize;
-import static org.bytedeco.cuda.global.nvrtc.nvrtcVersion;
-
+import com.sun.jna.Memory;
+import com.sun.jna.Pointer;
+import com.sun.jna.StringArray;
+import com.sun.jna.ptr.IntByReference;
+import com.sun.jna.ptr.LongByReference;
+import com.sun.jna.ptr.PointerByReference;
 import java.nio.charset.StandardCharsets;
-import org.bytedeco.cuda.nvrtc._nvrtcProgram;
-import org.bytedeco.javacpp.BytePointer;
-import org.bytedeco.javacpp.PointerPointer;
-import org.bytedeco.javacpp.PointerScope;
-import org.bytedeco.javacpp.SizeTPointer;
+import java.util.Map;
 
 /** NVIDIA's run-time compiler. It needs no device. */
 final class Nvrtc implements Compiler {
   private static final int LOG_SHOWN = 4_000;
+  private static final Map<Integer, String> ERRORS = Map.of(
+      1, "NVRTC_ERROR_OUT_OF_MEMORY", 2, "NVRTC_ERROR_PROGRAM_CREATION_FAILURE", 3, "NVRTC_ERROR_INVALID_INPUT",
+      4, "NVRTC_ERROR_INVALID_PROGRAM", 5, "NVRTC_ERROR_INVALID_OPTION", 6, "NVRTC_ERROR_COMPILATION",
+      7, "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE", 11, "NVRTC_ERROR_INTERNAL_ERROR");
 
+  private final NativeApi api = NativeApi.nvrtc();
   private final String version;
 
   Nvrtc() {
-    NativeLibraries.load(org.bytedeco.cuda.global.nvrtc.class, "libnvrtc-builtins.so.", "libnvrtc.so.");
-    int[] major = new int[1];
-    int[] minor = new int[1];
-    check(nvrtcVersion(major, minor), "nvrtcVersion");
-    version = "nvrtc " + major[0] + "." + minor[0];
+    IntByReference major = new IntByReference();
+    IntByReference minor = new IntByReference();
+    check("nvrtcVersion", major, minor);
+    version = "nvrtc " + major.getValue() + "." + minor.getValue();
   }
 
   @Override
@@ -38,44 +34,42 @@ final class Nvrtc implements Compiler {
 
   @Override
   public byte[] compile(String source, String arch) {
-    try (PointerScope scope = new PointerScope()) {
-      _nvrtcProgram program = new _nvrtcProgram();
-      BytePointer text = new BytePointer(source, StandardCharsets.UTF_8);
-      check(
-          nvrtcCreateProgram(program, text, new BytePointer("kbit.cu"), 0, (PointerPointer<?>) null, null),
-          "nvrtcCreateProgram");
-      try {
-        return compile(program, "--std=c++17", "--gpu-architecture=" + arch);
-      } finally {
-        nvrtcDestroyProgram(program);
-      }
+    PointerByReference created = new PointerByReference();
+    check("nvrtcCreateProgram", created, source, "kbit.cu", 0, Pointer.NULL, Pointer.NULL);
+    Pointer program = created.getValue();
+    try {
+      return compile(program, new String[] {"--std=c++17", "--gpu-architecture=" + arch});
+    } finally {
+      check("nvrtcDestroyProgram", created);
     }
   }
 
-  private static byte[] compile(_nvrtcProgram program, String... options) {
-    int result = nvrtcCompileProgram(program, options.length, new PointerPointer<BytePointer>(options));
-    if (result != 0) throw new CudaError(describe(result, "nvrtcCompileProgram") + "\n" + log(program));
-    SizeTPointer size = new SizeTPointer(1);
-    check(nvrtcGetCUBINSize(program, size), "nvrtcGetCUBINSize");
-    byte[] cubin = new byte[Math.toIntExact(size.get())];
-    check(nvrtcGetCUBIN(program, cubin), "nvrtcGetCUBIN");
-    return cubin;
+  private byte[] compile(Pointer program, String[] options) {
+    int result = api.call("nvrtcCompileProgram", program, options.length, new StringArray(options));
+    if (result != 0) throw new CudaError(describe("nvrtcCompileProgram", result) + "\n" + log(program));
+    return bytes("nvrtcGetCUBINSize", "nvrtcGetCUBIN", program);
   }
 
-  private static String log(_nvrtcProgram program) {
-    SizeTPointer size = new SizeTPointer(1);
-    check(nvrtcGetProgramLogSize(program, size), "nvrtcGetProgramLogSize");
-    byte[] log = new byte[Math.toIntExact(size.get())];
-    check(nvrtcGetProgramLog(program, log), "nvrtcGetProgramLog");
-    String text = new String(log, StandardCharsets.UTF_8).trim();
+  private String log(Pointer program) {
+    String text = new String(bytes("nvrtcGetProgramLogSize", "nvrtcGetProgramLog", program), StandardCharsets.UTF_8).trim();
     return text.length() <= LOG_SHOWN ? text : text.substring(0, LOG_SHOWN) + " …";
   }
 
-  private static void check(int result, String call) {
-    if (result != 0) throw new CudaError(describe(result, call));
+  private byte[] bytes(String sizeOf, String get, Pointer program) {
+    LongByReference size = new LongByReference();
+    check(sizeOf, program, size);
+    try (Memory memory = new Memory(Math.max(size.getValue(), 1))) {
+      check(get, program, memory);
+      return memory.getByteArray(0, Math.toIntExact(size.getValue()));
+    }
   }
 
-  private static String describe(int result, String call) {
-    return call + ": " + nvrtcGetErrorString(result).getString();
+  private void check(String function, Object... arguments) {
+    int result = api.call(function, arguments);
+    if (result != 0) throw new CudaError(describe(function, result));
+  }
+
+  private static String describe(String function, int result) {
+    return function + ": " + ERRORS.getOrDefault(result, "nvrtcResult " + result);
   }
 }

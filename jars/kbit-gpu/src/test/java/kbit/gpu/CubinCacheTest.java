@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -72,7 +73,7 @@ class CubinCacheTest {
     Path file = files().get(0);
     byte[] whole = Files.readAllBytes(file);
     for (int length : new int[] {0, 7, 32, whole.length - 1}) {
-      Files.write(file, java.util.Arrays.copyOf(whole, length));
+      Files.write(file, Arrays.copyOf(whole, length));
       assertArrayEquals(good, cubin("source", "sm_90"));
       assertArrayEquals(whole, Files.readAllBytes(file));
     }

@@ -1,0 +1,57 @@
+package kbit.gpu;
+
+import com.sun.jna.Function;
+import com.sun.jna.NativeLibrary;
+import java.io.IOException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/** A library of C functions that return 0 or the number of an error. */
+final class NativeApi {
+  /** System property: the folder that holds libnvrtc.so; without it the system's loader looks for it. */
+  static final String FOLDER = "kbit.gpu.libraries";
+
+  private final NativeLibrary library;
+  private final Map<String, Function> functions = new ConcurrentHashMap<>();
+
+  private NativeApi(NativeLibrary library) {
+    this.library = library;
+  }
+
+  /** Opens NVRTC, which needs no device. */
+  static NativeApi nvrtc() {
+    String folder = System.getProperty(FOLDER, "");
+    try {
+      return new NativeApi(NativeLibrary.getInstance(folder.isEmpty() ? "libnvrtc.so.13" : find(Path.of(folder), "libnvrtc.so.*")));
+    } catch (UnsatisfiedLinkError | IOException error) {
+      throw new CudaError(
+          "no NVRTC" + (folder.isEmpty() ? "" : " in " + folder) + ": put the folder of libnvrtc.so.13 (in a Python"
+              + " environment with torch: site-packages/nvidia/cu13/lib) on LD_LIBRARY_PATH or name it with -D" + FOLDER + "=…",
+          error);
+    }
+  }
+
+  /** Opens the driver API. */
+  static NativeApi driver() {
+    try {
+      return new NativeApi(NativeLibrary.getInstance("libcuda.so.1"));
+    } catch (UnsatisfiedLinkError error) {
+      throw new CudaError("no NVIDIA driver on this machine: libcuda.so.1 is not there", error);
+    }
+  }
+
+  private static String find(Path folder, String pattern) throws IOException {
+    try (DirectoryStream<Path> found = Files.newDirectoryStream(folder, pattern)) {
+      for (Path library : found) return library.toAbsolutePath().toString();
+    }
+    throw new IOException("no " + pattern + " in " + folder);
+  }
+
+  /** Returns what the function returns. */
+  int call(String function, Object... arguments) {
+    return functions.computeIfAbsent(function, library::getFunction).invokeInt(arguments);
+  }
+}
