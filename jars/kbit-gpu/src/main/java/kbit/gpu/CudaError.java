@@ -5,8 +5,4 @@ public final class CudaError extends RuntimeException {
   CudaError(String message) {
     super(message);
   }
-
-  CudaError(String message, Throwable cause) {
-    super(message, cause);
-  }
 }

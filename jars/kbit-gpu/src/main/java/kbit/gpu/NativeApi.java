@@ -27,10 +27,8 @@ final class NativeApi {
     try {
       return new NativeApi(NativeLibrary.getInstance(folder.isEmpty() ? "libnvrtc.so.13" : find(Path.of(folder), "libnvrtc.so.*")));
     } catch (UnsatisfiedLinkError | IOException error) {
-      throw new CudaError(
-          "no NVRTC" + (folder.isEmpty() ? "" : " in " + folder) + ": put the folder of libnvrtc.so.13 (in a Python"
-              + " environment with torch: site-packages/nvidia/cu13/lib) on LD_LIBRARY_PATH or name it with -D" + FOLDER + "=…",
-          error);
+      throw new CudaError("no NVRTC (" + firstLine(error) + "): put the folder of libnvrtc.so.13 (in a Python environment with"
+          + " torch: site-packages/nvidia/cu13/lib) on LD_LIBRARY_PATH or name it with -D" + FOLDER + "=…");
     }
   }
 
@@ -39,8 +37,13 @@ final class NativeApi {
     try {
       return new NativeApi(NativeLibrary.getInstance("libcuda.so.1"));
     } catch (UnsatisfiedLinkError error) {
-      throw new CudaError("no NVIDIA driver on this machine: libcuda.so.1 is not there", error);
+      throw new CudaError("no NVIDIA driver on this machine (" + firstLine(error) + "): decode on the CPU here");
     }
+  }
+
+  /** What follows in JNA's messages is the whole class path. */
+  private static String firstLine(Throwable error) {
+    return String.valueOf(error.getMessage()).lines().findFirst().orElse("");
   }
 
   private static String find(Path folder, String pattern) throws IOException {
