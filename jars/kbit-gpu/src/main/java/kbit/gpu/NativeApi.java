@@ -1,6 +1,7 @@
 package kbit.gpu;
 
 import com.sun.jna.Function;
+import com.sun.jna.Library;
 import com.sun.jna.NativeLibrary;
 import java.io.IOException;
 import java.nio.file.DirectoryStream;
@@ -25,7 +26,7 @@ final class NativeApi {
   static NativeApi nvrtc() {
     String folder = System.getProperty(FOLDER, "");
     try {
-      return new NativeApi(NativeLibrary.getInstance(folder.isEmpty() ? "libnvrtc.so.13" : find(Path.of(folder), "libnvrtc.so.*")));
+      return open(folder.isEmpty() ? "libnvrtc.so.13" : find(Path.of(folder), "libnvrtc.so.*"));
     } catch (UnsatisfiedLinkError | IOException error) {
       throw new CudaError("no NVRTC (" + firstLine(error) + "): put the folder of libnvrtc.so.13 (in a Python environment with"
           + " torch: site-packages/nvidia/cu13/lib) on LD_LIBRARY_PATH or name it with -D" + FOLDER + "=…");
@@ -35,10 +36,14 @@ final class NativeApi {
   /** Opens the driver API. */
   static NativeApi driver() {
     try {
-      return new NativeApi(NativeLibrary.getInstance("libcuda.so.1"));
+      return open("libcuda.so.1");
     } catch (UnsatisfiedLinkError error) {
       throw new CudaError("no NVIDIA driver on this machine (" + firstLine(error) + "): decode on the CPU here");
     }
+  }
+
+  private static NativeApi open(String name) {
+    return new NativeApi(NativeLibrary.getInstance(name, Map.of(Library.OPTION_STRING_ENCODING, "UTF-8")));
   }
 
   /** What follows in JNA's messages is the whole class path. */
