@@ -9,9 +9,7 @@ import java.util.function.Supplier;
 
 /** The few calls of the driver API that cuDF does not offer. Handles are addresses. */
 final class Driver {
-  private static final class Holder {
-    static final Driver DRIVER = new Driver();
-  }
+  private static Driver driver;
 
   private final NativeApi api = NativeApi.driver();
 
@@ -19,8 +17,10 @@ final class Driver {
     check(() -> "cuInit", api.call("cuInit", 0));
   }
 
-  static Driver get() {
-    return Holder.DRIVER;
+  /** Throws CudaError where there is no driver or no device. */
+  static synchronized Driver get() {
+    if (driver == null) driver = new Driver();
+    return driver;
   }
 
   /** Makes sure that this thread has cuDF's context; call it first on each thread, which is cheap. */

@@ -18,9 +18,7 @@ final class Kernels {
   private static final Map<String, Kernels> LOADED = new ConcurrentHashMap<>(); // RAPIDS has one device a process
   private static final AtomicLong LAUNCHES = new AtomicLong();
 
-  private static final class Cache {
-    static final CubinCache CUBINS = new CubinCache(CubinCache.defaultFolder(), new Nvrtc());
-  }
+  private static CubinCache cubins;
 
   private final Driver driver;
   private final long module;
@@ -29,7 +27,12 @@ final class Kernels {
   private Kernels(String source) {
     driver = Driver.get();
     driver.bindContext();
-    module = driver.loadModule(Cache.CUBINS.cubin(source, driver.arch()));
+    module = driver.loadModule(cubins().cubin(source, driver.arch()));
+  }
+
+  private static synchronized CubinCache cubins() {
+    if (cubins == null) cubins = new CubinCache(CubinCache.defaultFolder(), new Nvrtc());
+    return cubins;
   }
 
   /** Returns the kernels of a source, compiled and loaded where this process has not done so yet. */

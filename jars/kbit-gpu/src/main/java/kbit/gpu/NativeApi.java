@@ -9,6 +9,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
 
 /** A library of C functions that return 0 or the number of an error. */
 final class NativeApi {
@@ -28,7 +29,7 @@ final class NativeApi {
     try {
       return open(folder.isEmpty() ? "libnvrtc.so.13" : find(Path.of(folder), "libnvrtc.so.*"));
     } catch (UnsatisfiedLinkError | IOException error) {
-      throw new CudaError("no NVRTC (" + firstLine(error) + "): put the folder of libnvrtc.so.13 (in a Python environment with"
+      throw new CudaError("no NVRTC (" + brief(error) + "): put the folder of libnvrtc.so.13 (in a Python environment with"
           + " torch: site-packages/nvidia/cu13/lib) on LD_LIBRARY_PATH or name it with -D" + FOLDER + "=…");
     }
   }
@@ -38,7 +39,7 @@ final class NativeApi {
     try {
       return open("libcuda.so.1");
     } catch (UnsatisfiedLinkError error) {
-      throw new CudaError("no NVIDIA driver on this machine (" + firstLine(error) + "): decode on the CPU here");
+      throw new CudaError("no NVIDIA driver on this machine (" + brief(error) + "): decode on the CPU here");
     }
   }
 
@@ -46,9 +47,9 @@ final class NativeApi {
     return new NativeApi(NativeLibrary.getInstance(name, Map.of(Library.OPTION_STRING_ENCODING, "UTF-8")));
   }
 
-  /** What follows in JNA's messages is the whole class path. */
-  private static String firstLine(Throwable error) {
-    return String.valueOf(error.getMessage()).lines().findFirst().orElse("");
+  /** JNA's messages hold the loader's own in their second line, and then the whole class path. */
+  private static String brief(Throwable error) {
+    return String.valueOf(error.getMessage()).lines().limit(2).collect(Collectors.joining(" "));
   }
 
   private static String find(Path folder, String pattern) throws IOException {
