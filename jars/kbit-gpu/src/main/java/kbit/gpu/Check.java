@@ -28,7 +28,8 @@ import org.apache.spark.util.LongAccumulator;
  *
  * PAYLOADS holds a line a payload: hexadecimal digits, or {@code null}. Prints a line of JSON for each row,
  * {@code {"row", "gpu", "cpu", "same"}} with the rows as {@link Decoders#decodeToJson} has them; with BATCH, the number of
- * rows to decode at once, only those that differ. The last line is the summary. Exit code 1 if a row differs.
+ * rows to decode at once, only those that differ. Without BATCH all rows go through the shadow check as well. The last
+ * line is the summary. Exit code 1 if a row differs.
  */
 public final class Check {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -48,7 +49,7 @@ public final class Check {
     type = PlanTypes.result(fields);
     cpu = Decoders.of(plan, id -> {});
     readable = Decoders.readable(plan);
-    gpu = new GpuDecoder(Program.parse(program), Decoders.of(plan, id -> {}), readable, type, counters, 0);
+    gpu = new GpuDecoder(Program.parse(program), Decoders.of(plan, id -> {}), readable, type, counters, onlyDifferences ? 0 : 1);
     this.onlyDifferences = onlyDifferences;
   }
 
@@ -145,6 +146,8 @@ public final class Check {
     line.put("differences", differences);
     line.put("refereed", counters.refereed.sum());
     line.put("disputes", counters.disputes.sum());
+    line.put("shadowed", counters.shadowed.sum());
+    line.put("shadow_differences", counters.differences.value());
     line.put("gpu_seconds", gpuNanos / 1e9);
     return line;
   }
