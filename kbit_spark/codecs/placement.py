@@ -1,7 +1,7 @@
 """Which engine decodes a batch, and why: pure logic over speeds that the stream itself shows.
 
-A batch's speed counts all of its work, from the read to the files: the GPU decodes faster than any number of cores, but
-what surrounds it costs the same for a small batch as for a large one. So batches are compared with batches of their size.
+A batch's speed counts all of its work, from the read to the files: the GPU decodes fast, but what surrounds that costs
+the same for a small batch as for a large one. So batches are compared with batches of their size.
 """
 
 from __future__ import annotations

@@ -86,8 +86,9 @@ def split_column(split: SplitConfig) -> Column:
     """Return the split of a record: a hash of its key, else of its coordinates, held against the shares.
 
     The hash (xxhash64 of salt and key) is part of the tables' meaning: changing it would leak test rows into training.
+    It is one of bytes, so a key's hash is that of the string with its bytes, which RAPIDS has and that of binary not.
     """
-    keyed = sf.xxhash64(sf.lit(split.salt), sf.col("key"))
+    keyed = sf.xxhash64(sf.lit(split.salt), sf.col("key").cast("string"))
     keyless = sf.xxhash64(sf.lit(split.salt), sf.col("topic"), sf.col("partition"), sf.col("offset"))
     bucket = sf.pmod(sf.when(sf.col("key").isNotNull(), keyed).otherwise(keyless), sf.lit(_BUCKETS))
     test = round(split.test * _BUCKETS)
