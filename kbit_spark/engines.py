@@ -18,12 +18,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from kbit_spark.codecs.gpu.functions import ENABLED, GpuFunctions
+from kbit_spark.codecs.gpu.functions import GpuFunctions
 from kbit_spark.codecs.placement import Choice, Placement, Work
 from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.ingest import DecodeConfig
 from kbit_spark.errors import MissingRequirement, RunError
 from kbit_spark.events import Event
+from kbit_spark.rapids import ENABLED
 from kbit_spark.schemas import Engine
 from kbit_spark.sources.query import root_cause
 

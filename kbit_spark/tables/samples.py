@@ -49,7 +49,11 @@ def parquet_settings(tensors: Sequence[str]) -> dict[str, str]:
     """Return the Spark settings of a session that writes a table with these tensor columns."""
     # tensors hardly ever repeat: looking each one up in a dictionary would take a third of the time to write it
     no_dictionary = {f"spark.hadoop.parquet.enable.dictionary#{name}": "false" for name in tensors}
-    return {"spark.hadoop.parquet.block.size": str(ROW_GROUP_BYTES), **no_dictionary}
+    return {
+        "spark.hadoop.parquet.block.size": str(ROW_GROUP_BYTES),
+        "spark.rapids.sql.format.parquet.writer.rowGroupSizeBytes": str(ROW_GROUP_BYTES),  # it ignores the one above
+        **no_dictionary,
+    }
 
 
 def ensure_samples(spark: SparkSession, path: str, value: StructType) -> None:

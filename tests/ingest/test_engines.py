@@ -11,7 +11,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from kbit_spark.codecs.decoder import DecodeFunction, value_type
-from kbit_spark.codecs.gpu.functions import ENABLED, Decode, Refereed
+from kbit_spark.codecs.gpu.functions import Decode, Refereed
 from kbit_spark.codecs.gpu.program import NotOnGpu, Program, program_for
 from kbit_spark.codecs.placement import MOST_FAILURES
 from kbit_spark.codecs.plan import Plan
@@ -20,6 +20,7 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.errors import MissingRequirement
 from kbit_spark.events import Event
 from kbit_spark.ingest import BatchWriter
+from kbit_spark.rapids import ENABLED
 from kbit_spark.schemas import FieldSpec
 from kbit_spark.sources.kafka import read_stream
 from kbit_spark.sources.query import Query

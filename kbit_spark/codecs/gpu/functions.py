@@ -13,11 +13,8 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from kbit_spark.codecs.decoder import DecodeFunction
 from kbit_spark.codecs.gpu.program import Program, program_for
 from kbit_spark.codecs.plan import Plan
+from kbit_spark.rapids import PLUGIN, is_asked_for
 from kbit_spark.schemas import FieldSpec
-
-PLUGIN = "com.nvidia.spark.SQLPlugin"
-ENABLED = "spark.rapids.sql.enabled"
-"""RAPIDS plans what runs while this is true; it is false but for the writes of batches that the GPU decodes."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ class _GpuDecodeFunction(DecodeFunction):
 def rapids_functions(spark: SparkSession) -> RapidsFunctions | str:
     """Return the functions of this session, or why the GPU decodes nothing in it."""
     settings = spark.sparkContext.getConf()
-    if PLUGIN not in (settings.get("spark.plugins") or ""):
+    if not is_asked_for(settings.get("spark.plugins")):
         return f"spark.plugins does not name {PLUGIN}"
     if (settings.get("spark.rapids.sql.mode") or "executeongpu").lower() != "executeongpu":
         return "spark.rapids.sql.mode is not executeongpu"
