@@ -66,7 +66,7 @@ class TopicDecoder:
             return DecodeFunction(self._spark, plan, self._fields, self._unresolved)
         kernel = self.kernel()
         assert self._gpu is not None
-        assert isinstance(kernel, Program)
+        assert not isinstance(kernel, NotOnGpu)
         return self._gpu.decoder(plan, kernel, self._fields, self._unresolved)
 
     def kernel(self) -> Program | NotOnGpu:
