@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from py4j.protocol import Py4JJavaError
@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from kbit_spark.codecs.gpu.functions import GpuFunctions
+from kbit_spark.codecs.gpu.functions import Counted, GpuFunctions
 from kbit_spark.codecs.placement import Choice, Placement, Work
 from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.ingest import DecodeConfig
@@ -45,14 +45,13 @@ class Ran:
 
     engine: Engine
     fell_back: bool = False
-    refereed: int = 0
-    differences: int = 0
+    counted: Counted = field(default_factory=Counted)
 
     def numbers(self) -> dict[str, float]:
         """Return what the batch's event tells beside the engine."""
         if self.engine == "cpu":
             return {"fell_back": 1} if self.fell_back else {}
-        return {"refereed": self.refereed, "referee_differences": self.differences}
+        return {"refereed": self.counted.refereed, "disputed": self.counted.disputed}
 
 
 class Engines:
@@ -74,6 +73,7 @@ class Engines:
         self._decoder = decoder
         self._emit = emit
         self._placement = Placement(config.placement)
+        self._counted = Counted()
 
     def run(self, scope: str, rows: int, prepare: Callable[[Engine], Result]) -> tuple[Result, Ran]:
         """Prepare a batch for its commit, on the GPU or on the CPU.
@@ -93,14 +93,11 @@ class Engines:
             self._tell(scope, work, choice)
         started = time.monotonic()
         if choice.engine == "gpu":
-            assert self._gpu is not None
-            self._gpu.reset()
             try:
                 result = prepare("gpu")
             except (Py4JJavaError, PySparkException, MiscountError) as error:
                 return self._fall_back(scope, root_cause(error), prepare)
-            counted = self._gpu.refereed()
-            ran = Ran("gpu", refereed=counted.rows, differences=counted.differences)
+            ran = Ran("gpu", counted=self._counted)
         else:
             result, ran = prepare("cpu"), Ran("cpu")
         if result is not None:
@@ -120,35 +117,51 @@ class Engines:
         self._emit(Event(kind="decode_placement", scope=scope, numbers={"rows": work.rows}, labels=labels))
 
     @contextmanager
-    def planning(self, spark: SparkSession, engine: Engine) -> Iterator[None]:
-        """Let RAPIDS plan what runs inside, for the GPU alone: Delta's own small jobs are better off without it."""
+    def planning(self, spark: SparkSession, engine: Engine, *, counting: bool = False) -> Iterator[None]:
+        """Let RAPIDS plan what runs inside, for the GPU alone: Delta's own small jobs are better off without it.
+
+        Args:
+            spark: the session of what runs.
+            engine: the CPU: RAPIDS keeps out.
+            counting: what runs is all of a batch, and the counts of it are the batch's.
+        """
         if self._gpu is None:
             yield
             return
+        if counting:
+            self._gpu.reset()
         spark.conf.set(ENABLED, str(engine == "gpu").lower())
         try:
             yield
         finally:
             spark.conf.set(ENABLED, "false")
+        if counting:
+            self._counted = self._gpu.counted()
 
-    def check(self, scope: str, batch: DataFrame) -> dict[str, float]:
-        """Decode a share of a batch's records on both engines; return what its event tells of it.
+    def check(self, scope: str, batch: DataFrame, ran: Ran) -> dict[str, float]:
+        """Compare the engines over a share of a batch's records; return what the batch's event tells of it.
 
         A difference is an event with the coordinates. A check that fails is one more thing to tell, nothing else.
         """
         share = self._config.shadow_fraction
-        if self._gpu is None or not share or self._decoder.work(0).refusal:
+        if self._gpu is None or not share or ran.fell_back or self._decoder.work(0).refusal:
             return {}
-        sample = batch.where(sf.rand() < share) if share < 1 else batch
+        counted = ran.counted
+        if ran.engine == "gpu" and not counted.differences:  # the decoder itself has compared them
+            return {"shadowed": counted.shadowed, "shadow_differences": 0}
         try:
-            with self.planning(batch.sparkSession, "gpu"):
-                found = self._decoder.differing(sample).collect()
+            found = self._differing(batch if ran.engine == "gpu" else batch.where(sf.rand() < share))
         except (Py4JJavaError, PySparkException) as error:
             log.warning("%s: the shadow check failed: %s", scope, root_cause(error))
             return {"shadow_failed": 1}
         if found:
-            places = ", ".join(f"{row.topic}[{row.partition}]@{row.offset}" for row in found[:PLACES])
+            places = ", ".join(found[:PLACES])
             log.error("%s: %d records differ between the engines: %s", scope, len(found), places)
             numbers = {"differences": len(found)}
             self._emit(Event(kind="decode_difference", scope=scope, numbers=numbers, labels={"places": places}))
         return {"shadow_differences": len(found)}
+
+    def _differing(self, records: DataFrame) -> list[str]:
+        with self.planning(records.sparkSession, "gpu"):
+            rows = self._decoder.differing(records).collect()
+        return [f"{row.topic}[{row.partition}]@{row.offset}" for row in rows]

@@ -78,7 +78,7 @@ class BatchWriter:
         start: Start | None = None,
         gpu: GpuFunctions | None = None,
     ) -> None:
-        functions = gpu or rapids_functions(spark)
+        functions = gpu or rapids_functions(spark, config.decode.shadow_fraction)
         self._config = config
         self._start = start or Start()
         self._telemetry = telemetry
@@ -110,7 +110,7 @@ class BatchWriter:
         with closing(append):
             append.commit(entry.to_metadata())
         numbers = batch_numbers(entry, time.monotonic() - start, self._lag.behind(entry.ranges))
-        numbers |= ran.numbers() | self._engines.check(scope, batch)
+        numbers |= ran.numbers() | self._engines.check(scope, batch, ran)
         labels = {"engine": ran.engine}
         self._telemetry.emit(Event(kind="ingest_batch", scope=scope, numbers=numbers, labels=labels))
         self._care.after(batch_id)
@@ -146,7 +146,7 @@ class BatchWriter:
         self._decoder.settle(batch)
         while (append := self._samples.begin(transaction, engine)) is not None:
             good = self._tally.good_records(self._decoder.decode(batch, engine), engine)
-            with self._engines.planning(batch.sparkSession, engine):
+            with self._engines.planning(batch.sparkSession, engine, counting=True):
                 append.write(sample_rows(good, self._config.split))
             if not self._decoder.resolve_new():
                 break

@@ -1,7 +1,7 @@
 """Prints how RAPIDS plans the ingest, as JSON: run in a process of its own, for its class path is another one.
 
-The plugin starts in the mode `explainonly`, which needs no GPU. Planning asks for the mode again, and with the other one
-set it gives the plans of a device. Only tasks would miss the GPU, and a batch without rows has none.
+The plugin starts in the mode `explainonly`, which needs no GPU. Planning asks for the mode again; in the other one, it
+gives the plans of a device. Only tasks would miss the GPU, and a batch without rows has none.
 """
 
 from __future__ import annotations

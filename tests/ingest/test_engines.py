@@ -11,7 +11,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from kbit_spark.codecs.decoder import DecodeFunction, value_type
-from kbit_spark.codecs.gpu.functions import Decode, Refereed
+from kbit_spark.codecs.gpu.functions import Counted, Decode
 from kbit_spark.codecs.gpu.program import NotOnGpu, Program, program_for
 from kbit_spark.codecs.placement import MOST_FAILURES
 from kbit_spark.codecs.plan import Plan
@@ -69,8 +69,8 @@ class StandIn:
 
     def reset(self) -> None: ...
 
-    def refereed(self) -> Refereed:
-        return Refereed(rows=3)
+    def counted(self) -> Counted:
+        return Counted(refereed=3, shadowed=4, differences=int(self._wrong))
 
 
 def drain(spark: SparkSession, config: IngestConfig, gpu: StandIn | None) -> dict[str, list[Event]]:
@@ -145,11 +145,12 @@ def test_where_no_topic_has_a_kernel_the_cpu_decodes_and_says_why(
     assert told.labels["reason"].endswith("no kernel reads nothing that a kernel reads")
 
 
+@pytest.mark.parametrize("placement", ["cpu", "gpu"])
 @pytest.mark.parametrize("wrong", [False, True])
 def test_the_shadow_check_names_the_records_that_differ(
-    spark: SparkSession, kafka: Kafka, tmp_path: Path, wrong: bool
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, placement: str, wrong: bool
 ) -> None:
-    config = config_of(tmp_path, kafka, ["json", "avro"], {"placement": "cpu", "shadow_fraction": 1.0}, each=4)
+    config = config_of(tmp_path, kafka, ["json", "avro"], {"placement": placement, "shadow_fraction": 1.0}, each=4)
     events = drain(spark, config, StandIn(spark, wrong=wrong))
     differences = sum(event.numbers["shadow_differences"] for event in events["ingest_batch"])
     assert differences == (8 if wrong else 0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from py4j.java_gateway import JavaClass, JavaObject
+from py4j.java_gateway import JavaClass, JavaObject, get_field
 from pyspark.sql import Column, SparkSession
 from pyspark.sql.classic.column import Column as ClassicColumn
 
@@ -18,11 +18,20 @@ from kbit_spark.schemas import FieldSpec
 
 
 @dataclass(frozen=True)
-class Refereed:
-    """Rows of a batch that the GPU left to the CPU decoder, and those of them that the two had judged differently."""
+class Counted:
+    """Rows of a batch that both decoders have seen."""
 
-    rows: int = 0
+    refereed: int = 0
+    """Left to the CPU decoder by the GPU: bad ones, and those that it cannot vouch for."""
+
+    disputed: int = 0
+    """Refereed ones for which the GPU named another error, or another place."""
+
+    shadowed: int = 0
+    """Decoded by the GPU, and by the CPU as a check."""
+
     differences: int = 0
+    """Shadowed ones with another value."""
 
 
 class GpuFunctions(Protocol):
@@ -44,7 +53,7 @@ class GpuFunctions(Protocol):
     def reset(self) -> None:
         """Count from zero."""
 
-    def refereed(self) -> Refereed:
+    def counted(self) -> Counted:
         """Return what was counted since the last `reset`."""
 
 
@@ -56,13 +65,19 @@ class Decode(Protocol):
 
 
 class RapidsFunctions:
-    """The functions of kbit-gpu; they share two counters."""
+    """The functions of kbit-gpu; they share their counters.
 
-    def __init__(self, spark: SparkSession) -> None:
+    Args:
+        spark: the session.
+        shadow_fraction: share of the rows that the GPU decodes and the CPU as well.
+    """
+
+    def __init__(self, spark: SparkSession, shadow_fraction: float = 0.0) -> None:
         self._spark = spark
-        self._jvm: Any = spark.sparkContext._jvm
-        context: Any = spark.sparkContext._jsc.sc()
-        self._counters = [context.longAccumulator(f"kbit.{name}") for name in ("refereed", "differences")]
+        jvm: Any = spark.sparkContext._jvm
+        self._jvm = jvm
+        self._counters = jvm.kbit.gpu.Counters.registered(spark.sparkContext._jsc.sc())
+        self._shadow_fraction = shadow_fraction
 
     def program(self, plan: Plan) -> Program:
         """See `GpuFunctions`."""
@@ -70,7 +85,8 @@ class RapidsFunctions:
 
     def decoder(self, plan: Plan, program: Program, fields: Sequence[FieldSpec], unresolved: JavaObject) -> Decode:
         """See `GpuFunctions`."""
-        return _GpuDecodeFunction(self._spark, plan, program, fields, unresolved, self._counters)
+        more = (program.to_json(), unresolved, self._counters, self._shadow_fraction)
+        return _GpuDecodeFunction(self._spark, plan, fields, more)
 
     def schema_id(self, value: Column) -> Column:
         """See `GpuFunctions`; RAPIDS has no substring of binary."""
@@ -78,34 +94,27 @@ class RapidsFunctions:
 
     def reset(self) -> None:
         """See `GpuFunctions`."""
-        for counter in self._counters:
-            counter.reset()
+        self._counters.reset()
 
-    def refereed(self) -> Refereed:
+    def counted(self) -> Counted:
         """See `GpuFunctions`."""
-        return Refereed(*(int(counter.sum()) for counter in self._counters))
+        refereed, disputed, shadowed = (
+            int(get_field(self._counters, name).sum()) for name in ("refereed", "disputes", "shadowed")
+        )
+        return Counted(refereed, disputed, shadowed, int(get_field(self._counters, "differences").value().size()))
 
 
 class _GpuDecodeFunction(DecodeFunction):
-    def __init__(
-        self,
-        spark: SparkSession,
-        plan: Plan,
-        program: Program,
-        fields: Sequence[FieldSpec],
-        unresolved: JavaObject,
-        counters: Sequence[JavaObject],
-    ) -> None:
-        self._program = program
-        self._counters = counters
-        super().__init__(spark, plan, fields, unresolved)
+    def __init__(self, spark: SparkSession, plan: Plan, fields: Sequence[FieldSpec], more: Sequence[Any]) -> None:
+        self._more = more
+        super().__init__(spark, plan, fields, more[1])
 
     def _make(self, plan: str, unresolved: JavaObject, result: JavaObject) -> Any:
-        return self._jvm.kbit.gpu.GpuDecodeUdf.of(plan, self._program.to_json(), unresolved, *self._counters, result)
+        return self._jvm.kbit.gpu.GpuDecodeUdf.of(plan, *self._more, result)
 
 
-def rapids_functions(spark: SparkSession) -> RapidsFunctions | str:
-    """Return the functions of this session, or why the GPU decodes nothing in it."""
+def rapids_functions(spark: SparkSession, shadow_fraction: float = 0.0) -> RapidsFunctions | str:
+    """Return the functions of this session (see `RapidsFunctions`), or why the GPU decodes nothing in it."""
     settings = spark.sparkContext.getConf()
     if not is_asked_for(settings.get("spark.plugins")):
         return f"spark.plugins does not name {PLUGIN}"
@@ -114,4 +123,4 @@ def rapids_functions(spark: SparkSession) -> RapidsFunctions | str:
     jvm: Any = spark.sparkContext._jvm
     if not isinstance(jvm.kbit.gpu.GpuDecodeUdf, JavaClass):
         return "kbit-gpu is not on the driver's class path"
-    return RapidsFunctions(spark)
+    return RapidsFunctions(spark, shadow_fraction)
