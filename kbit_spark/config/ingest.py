@@ -68,6 +68,9 @@ class KafkaConfig(Frozen):
     """Where a stream without a checkpoint begins."""
 
     max_offsets_per_trigger: int | None = Field(default=50_000, ge=1)
+    min_partitions: int | None = Field(default=None, ge=1)
+    """Tasks that read a batch, at least: for topics with fewer partitions than cores; none: one for each partition."""
+
     options: Options = Field(default_factory=dict)
     """Consumer options passed through, e.g. security.protocol: SASL_SSL; never a secret."""
 
