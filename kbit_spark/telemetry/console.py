@@ -14,7 +14,6 @@ from rich.text import Text
 from kbit_spark.events import Event
 from kbit_spark.telemetry.progress import LiveLine
 
-
 _YELLOW = ("table_care", "train_restart", "spark_task_failure", "decode_fallback", "decode_difference")
 
 

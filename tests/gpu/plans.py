@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     BinaryType,
     IntegerType,
@@ -29,7 +30,7 @@ from kbit_spark.codecs.decoder import value_type
 from kbit_spark.codecs.gpu.functions import RapidsFunctions
 from kbit_spark.codecs.gpu.program import NotOnGpu
 from kbit_spark.codecs.plan import Plan
-from kbit_spark.codecs.resolver import PayloadDecoder
+from kbit_spark.codecs.resolver import PayloadDecoder, header_id
 from kbit_spark.config.ingest import KafkaConfig, SplitConfig, TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.rapids import ENABLED, PLUGIN
@@ -166,13 +167,22 @@ def write(spark: SparkSession, path: str, case: Case, rows: DataFrame) -> dict[s
     }
 
 
+def schema_ids(spark: SparkSession) -> list[list[int | None]]:
+    """Return the ids in some headers as the CPU's expression has them, and as kbit-gpu's function has them by rows."""
+    headers = [None, b"", b"\0", b"\0\0\0\1", b"\0\0\0\1\2", b"\1\0\0\0\7", b"\0\x7f\xff\xff\xff!", b"\0\x80\0\0\0"]
+    frame = spark.createDataFrame([(header,) for header in headers], "value binary").coalesce(1)
+    both = frame.select(header_id(sf.col("value")), RapidsFunctions(spark).schema_id(sf.col("value"))).collect()
+    return [list(pair) for pair in zip(*both, strict=True)]
+
+
 def main(folder: Path, out: Callable[[str], object] = print) -> None:
     spark = spark_session("plans", SETTINGS)
     spark.sparkContext.setLogLevel("ERROR")
+    ids = schema_ids(spark)
     spark.conf.set("spark.rapids.sql.mode", "executeongpu")
     spark.conf.set(ENABLED, "true")
-    plans = {name: plan(spark, folder, name, case) for name, case in cases(folder).items()}
-    out(json.dumps(plans))
+    plans: dict[str, Any] = {name: plan(spark, folder, name, case) for name, case in cases(folder).items()}
+    out(json.dumps({**plans, "schema_ids": ids}))
     spark.stop()
 
 

@@ -63,3 +63,8 @@ def test_the_files_are_written_by_a_transaction_of_rapids_and_committed_as_ever(
     table = DeltaTable(str(folder / name))
     assert table.history(1)[0]["userMetadata"] == "said in the commit"
     assert table.transaction_version("app") == 7
+
+
+def test_both_engines_read_the_same_ids_from_headers(plans: dict[str, Any]) -> None:
+    expected = [None, None, None, None, 258, None, 2**31 - 1, None]
+    assert plans["schema_ids"] == [expected, expected]
