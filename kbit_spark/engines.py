@@ -154,12 +154,13 @@ class Engines:
         except (Py4JJavaError, PySparkException) as error:
             log.warning("%s: the shadow check failed: %s", scope, root_cause(error))
             return {"shadow_failed": 1}
-        if found:
-            places = ", ".join(found[:PLACES])
-            log.error("%s: %d records differ between the engines: %s", scope, len(found), places)
-            numbers = {"differences": len(found)}
+        differences = max(len(found), counted.differences)
+        if differences:
+            places = ", ".join(found[:PLACES]) or "nowhere when they were decoded again"
+            log.error("%s: %d records differ between the engines: %s", scope, differences, places)
+            numbers = {"differences": differences}
             self._emit(Event(kind="decode_difference", scope=scope, numbers=numbers, labels={"places": places}))
-        return {"shadow_differences": len(found)}
+        return {"shadow_differences": differences}
 
     def _differing(self, records: DataFrame) -> list[str]:
         with self.planning(records.sparkSession, "gpu"):

@@ -212,7 +212,7 @@ def test_the_init_script_copies_what_the_job_needs(tmp_path: Path):
     missing = run_init(jars, ingest_jars, "1")
     assert missing.returncode == 3
     assert "0 files match" in missing.stderr
-    gpu = ("rapids-4-spark_2.13-26.08.1-cuda12.jar", "kbit-gpu-0.1.0.jar", "cuda-13.jar", "javacpp-1.jar")
+    gpu = ("rapids-4-spark_2.13-26.08.1-cuda12.jar", "kbit-gpu-0.1.0.jar", "jna-5.17.0.jar")
     for name in gpu:
         (jars / name).write_bytes(b"gpu")
     assert run_init(jars, ingest_jars, "1").returncode == 0

@@ -92,10 +92,10 @@ class PayloadDecoder:
 
     def differing(self, records: DataFrame) -> DataFrame:
         """Return the coordinates of the records that the engines decode differently."""
-        by_cpu = self.column(sf.col("topic"), sf.col("value")).alias("by_cpu")
-        both = self.decode(records, "gpu").select("topic", "partition", "offset", "decoded", by_cpu)
-        texts = (sf.col(name).cast("string") for name in ("decoded", "by_cpu"))  # maps have no equality
-        return both.where(~next(texts).eqNullSafe(next(texts))).select("topic", "partition", "offset")
+        by_cpu = self.column(sf.col("topic"), sf.col("value"))
+        same = sf.col("decoded").cast("string").eqNullSafe(by_cpu.cast("string"))  # maps have no equality
+        compared = self.decode(records, "gpu").select("topic", "partition", "offset", same.alias("same"))
+        return compared.where(~sf.col("same")).drop("same")
 
     def column(self, topic: Column, value: Column) -> Column:
         """Return the decoded payload of each record, as far as the schemas are known now.

@@ -126,15 +126,25 @@ def plan(spark: SparkSession, folder: Path, name: str, case: Case) -> dict[str, 
     registry = RegistryConfig(url="http://127.0.0.1:1")
     kafka = KafkaConfig(bootstrap_servers="none:0", topics=case.topics, registry=registry)
     decoder = PayloadDecoder(spark, kafka, case.fields, Kernels(spark, case.refused))
+    spark.conf.set(ENABLED, "false")  # explain takes no plan that is RAPIDS' own already
+    lines = {table: explained(spark, frame) for table, frame in frames(spark, decoder, case).items()}
+    spark.conf.set(ENABLED, "true")
+    planned = frames(spark, decoder, case)
+    return {
+        "explained": lines,
+        "nodes": {table: nodes(frame) for table, frame in planned.items()},
+        "write": write(spark, str(folder / name), case, planned["samples"]),
+    }
+
+
+def frames(spark: SparkSession, decoder: PayloadDecoder, case: Case) -> dict[str, DataFrame]:
+    """Return what is made of a batch without rows; Spark plans a frame only once."""
     batch = spark.createDataFrame([], KAFKA)
     decoded = decoder.decode(batch, "gpu")
-    samples = sample_rows(Tally(spark).good_records(decoded, "gpu"), SplitConfig())
-    rejected = rejected_rows(decoded, {topic.name: topic.format for topic in case.topics}, 0)
     return {
-        "samples": {"explained": explained(spark, samples), "nodes": nodes(samples)},
-        "rejected": {"explained": explained(spark, rejected), "nodes": nodes(rejected)},
-        "shadow": nodes(decoder.differing(batch)),
-        "write": write(spark, str(folder / name), case, samples),
+        "samples": sample_rows(Tally(spark).good_records(decoded, "gpu"), SplitConfig()),
+        "rejected": rejected_rows(decoded, {topic.name: topic.format for topic in case.topics}, 0),
+        "shadow": decoder.differing(batch),
     }
 
 
@@ -175,14 +185,31 @@ def schema_ids(spark: SparkSession) -> list[list[int | None]]:
     return [list(pair) for pair in zip(*both, strict=True)]
 
 
+def stream_is_active(spark: SparkSession, folder: Path) -> bool:
+    """Tell whether a batch's own session is the active one where the batch is written.
+
+    RAPIDS' transaction plans with the active session, and the setting that lets it do so is made in the batch's.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    found: list[bool] = []
+
+    def look(batch: DataFrame, batch_id: int) -> None:
+        found.append(jvm.org.apache.spark.sql.SparkSession.active().equals(batch.sparkSession._jsparkSession))
+
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    writer = stream.writeStream.foreachBatch(look).option("checkpointLocation", str(folder / "checkpoint"))
+    writer.trigger(once=True).start().awaitTermination()
+    return bool(found) and all(found)
+
+
 def main(folder: Path, out: Callable[[str], object] = print) -> None:
     spark = spark_session("plans", SETTINGS)
     spark.sparkContext.setLogLevel("ERROR")
     ids = schema_ids(spark)
+    active = stream_is_active(spark, folder)
     spark.conf.set("spark.rapids.sql.mode", "executeongpu")
-    spark.conf.set(ENABLED, "true")
     plans: dict[str, Any] = {name: plan(spark, folder, name, case) for name, case in cases(folder).items()}
-    out(json.dumps({**plans, "schema_ids": ids}))
+    out(json.dumps({**plans, "schema_ids": ids, "stream_is_active": active}))
     spark.stop()
 
 

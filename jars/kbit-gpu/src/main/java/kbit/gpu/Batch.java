@@ -47,7 +47,8 @@ final class Batch implements AutoCloseable {
     for (int i = 0; i < counted.length; i++) {
       if (counted[i] > Integer.MAX_VALUE || counted[i] < 0) {
         throw new CudaError("lane " + (i + 1) + " of this batch of " + rows + " rows has " + counted[i]
-            + " elements, and a column holds at most " + Integer.MAX_VALUE + ": decode it on the CPU, or make smaller batches");
+            + " elements, and a column holds at most " + Integer.MAX_VALUE
+            + ": decode it on the CPU, or make smaller batches");
       }
       totals[i + 1] = counted[i];
     }
@@ -98,7 +99,7 @@ final class Batch implements AutoCloseable {
     return position.getAddress();
   }
 
-  /** Returns what became of each row: {@link #TOMBSTONE}, {@link #OK}, {@link #FIRST_CODE} and up, or {@link #CANNOT_VOUCH}. */
+  /** Returns what became of each row: one of the constants, or a code from {@link #FIRST_CODE} on. */
   byte[] downloadStatus() {
     return Transfers.downloadBytes(status, rows);
   }

@@ -16,6 +16,7 @@ import kbit.decode.DecodeException;
 import kbit.decode.Decoder;
 import kbit.decode.Decoders;
 import kbit.decode.ReadableRow;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.CollectionAccumulator;
@@ -49,7 +50,8 @@ public final class Check {
     type = PlanTypes.result(fields);
     cpu = Decoders.of(plan, id -> {});
     readable = Decoders.readable(plan);
-    gpu = new GpuDecoder(Program.parse(program), Decoders.of(plan, id -> {}), readable, type, counters, onlyDifferences ? 0 : 1);
+    gpu = new GpuDecoder(
+        Program.parse(program), Decoders.of(plan, id -> {}), readable, type, counters, onlyDifferences ? 0 : 1);
     this.onlyDifferences = onlyDifferences;
   }
 
@@ -96,7 +98,7 @@ public final class Check {
     Object[] parts = HostValues.fields(rows, type, row);
     if (parts[0] != null && parts[1] != null) throw new IllegalStateException("row " + row + " has a value and an error");
     if (parts[0] == null && parts[1] == null) throw new IllegalStateException("row " + row + " has no value and no error");
-    if (parts[1] instanceof org.apache.spark.sql.Row error) return fault(error.get(0), error.get(1), error.get(2));
+    if (parts[1] instanceof Row error) return fault(error.get(0), error.get(1), error.get(2));
     return value(HostValues.fields(rows.getChildColumnView(0), (StructType) type.apply(0).dataType(), row));
   }
 

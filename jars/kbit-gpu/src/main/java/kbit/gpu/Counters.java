@@ -21,7 +21,10 @@ public final class Counters implements Serializable {
 
   /** The caller has registered the accumulators. */
   public Counters(
-      LongAccumulator refereed, LongAccumulator disputes, LongAccumulator shadowed, CollectionAccumulator<String> differences) {
+      LongAccumulator refereed,
+      LongAccumulator disputes,
+      LongAccumulator shadowed,
+      CollectionAccumulator<String> differences) {
     this.refereed = refereed;
     this.disputes = disputes;
     this.shadowed = shadowed;

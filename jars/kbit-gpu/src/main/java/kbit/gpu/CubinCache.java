@@ -44,7 +44,8 @@ final class CubinCache {
   }
 
   private String key(String source, String arch) {
-    return HexFormat.of().formatHex(sha256((compiler.version() + "\n" + arch + "\n" + source).getBytes(StandardCharsets.UTF_8)));
+    String all = compiler.version() + "\n" + arch + "\n" + source;
+    return HexFormat.of().formatHex(sha256(all.getBytes(StandardCharsets.UTF_8)));
   }
 
   private static byte[] read(Path file) {

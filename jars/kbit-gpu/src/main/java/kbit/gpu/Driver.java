@@ -60,10 +60,11 @@ final class Driver {
     int bytes = Long.BYTES * arguments.length;
     try (Memory values = new Memory(bytes); Memory addresses = new Memory(bytes)) {
       values.write(0, arguments, 0, arguments.length);
-      for (int i = 0; i < arguments.length; i++) addresses.setPointer((long) Long.BYTES * i, values.share((long) Long.BYTES * i));
+      for (long at = 0; at < bytes; at += Long.BYTES) addresses.setPointer(at, values.share(at));
       Pointer stream = new Pointer(Cuda.DEFAULT_STREAM.getStream());
       int result = api.call(
-          "cuLaunchKernel", new Pointer(function), Math.toIntExact(blocks), 1, 1, threads, 1, 1, 0, stream, addresses, Pointer.NULL);
+          "cuLaunchKernel", new Pointer(function), Math.toIntExact(blocks), 1, 1, threads, 1, 1, 0, stream, addresses,
+          Pointer.NULL);
       check(() -> "cuLaunchKernel of " + what.get(), result);
     }
   }

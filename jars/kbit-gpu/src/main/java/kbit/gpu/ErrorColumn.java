@@ -59,7 +59,8 @@ final class ErrorColumn {
       offsets[++row] = bytes.size();
     }
     while (row < rows) offsets[++row] = bytes.size();
-    return assembly.string(
-        rows, rows - faults.size(), valid, assembly.own(Transfers.upload(offsets)), assembly.own(Transfers.upload(bytes.toByteArray())));
+    DeviceMemoryBuffer starts = assembly.own(Transfers.upload(offsets));
+    DeviceMemoryBuffer data = assembly.own(Transfers.upload(bytes.toByteArray()));
+    return assembly.string(rows, rows - faults.size(), valid, starts, data);
   }
 }

@@ -71,8 +71,13 @@ final class HostColumns {
     else if (type.equals(DataTypes.DoubleType)) to.append(((Number) value).doubleValue());
     else if (type.equals(DataTypes.DateType)) to.append((int) ((LocalDate) value).toEpochDay());
     else if (type.equals(DataTypes.TimestampType)) to.append(DateTimeUtils.instantToMicros((Instant) value));
-    else if (type instanceof DecimalType decimal) to.append(((BigDecimal) value).setScale(decimal.scale(), RoundingMode.HALF_UP));
+    else if (type instanceof DecimalType decimal) to.append(scaled((BigDecimal) value, decimal));
     else throw new IllegalArgumentException("RAPIDS has no column for " + type.catalogString());
+  }
+
+  /** As Spark's converters do it. */
+  private static BigDecimal scaled(BigDecimal value, DecimalType type) {
+    return value.setScale(type.scale(), RoundingMode.HALF_UP);
   }
 
   private static byte[] utf8(Object text) {

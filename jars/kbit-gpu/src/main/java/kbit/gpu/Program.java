@@ -106,7 +106,8 @@ record Program(
     return switch (kind) {
       case "fixed" -> new Fixed(lane, valid, CudfTypes.fixed(tree.required("type")), number(tree, "data"));
       case "bytes" -> new Bytes(
-          lane, valid, tree.required("string").asBoolean(), number(tree, "offsets"), number(tree, "data"), optional(tree, "child"));
+          lane, valid, tree.required("string").asBoolean(), number(tree, "offsets"), number(tree, "data"),
+          optional(tree, "child"));
       case "list" -> new Items(lane, valid, number(tree, "offsets"), number(tree, "child"), node(tree.required("item")));
       case "struct" -> new Struct(lane, valid, all(tree.required("children"), Program::node));
       default -> throw new IllegalArgumentException("there is no kind of column " + kind);

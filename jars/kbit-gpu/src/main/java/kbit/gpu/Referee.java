@@ -22,7 +22,9 @@ final class Referee {
   /** {@code status} and {@code positions}: what the kernels said of each row. */
   Verdicts judge(ColumnVector payloads, byte[] status, int[] positions) {
     Verdicts verdicts = new Verdicts();
-    int[] rows = IntStream.range(0, status.length).filter(row -> status[row] != Batch.OK && status[row] != Batch.TOMBSTONE).toArray();
+    int[] rows = IntStream.range(0, status.length)
+        .filter(row -> status[row] != Batch.OK && status[row] != Batch.TOMBSTONE)
+        .toArray();
     if (rows.length == 0) return verdicts;
     counters.refereed.add(rows.length);
     try (HostColumnVector some = Payloads.download(payloads, rows)) {
@@ -49,6 +51,7 @@ final class Referee {
   private String code(int row, int status) {
     if (status == Batch.CANNOT_VOUCH) return null;
     if (status - Batch.FIRST_CODE < codes.size()) return codes.get(status - Batch.FIRST_CODE);
-    throw new IllegalStateException("the kernel gave row " + row + " the status " + status + ", but knows " + codes.size() + " codes");
+    throw new IllegalStateException(
+        "the kernel gave row " + row + " the status " + status + ", but knows " + codes.size() + " codes");
   }
 }

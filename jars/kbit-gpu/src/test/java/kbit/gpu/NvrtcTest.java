@@ -21,7 +21,8 @@ class NvrtcTest {
 
   @Test
   void showsTheLogOfASourceThatIsFaulty() {
-    CudaError error = assertThrows(CudaError.class, () -> new Nvrtc().compile("extern \"C\" __global__ void f() { nonsense; }", "sm_90"));
+    String source = "extern \"C\" __global__ void f() { nonsense; }";
+    CudaError error = assertThrows(CudaError.class, () -> new Nvrtc().compile(source, "sm_90"));
     assertTrue(error.getMessage().contains("NVRTC_ERROR_COMPILATION"), error.getMessage());
     assertTrue(error.getMessage().contains("\"nonsense\" is undefined"), error.getMessage());
   }

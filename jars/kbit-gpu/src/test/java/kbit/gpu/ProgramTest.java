@@ -47,7 +47,8 @@ class ProgramTest {
 
   @Test
   void readsTensors() {
-    Program.Node node = column("{\"kind\": \"bytes\", \"lane\": 0, \"string\": false, \"offsets\": 1, \"data\": 0, \"child\": null}");
+    Program.Node node = column("""
+        {"kind": "bytes", "lane": 0, "string": false, "offsets": 1, "data": 0, "child": null}""");
     assertEquals(Program.NONE, ((Program.Bytes) node).child());
   }
 
