@@ -18,7 +18,7 @@ def both(decode: Decode, tmp_path_factory: pytest.TempPathFactory) -> BothEngine
     return BothEngines(decode, tmp_path_factory.mktemp("kernels"))
 
 
-@pytest.mark.parametrize("name", ["avro"])
+@pytest.mark.parametrize("name", ["avro", "protobuf"])
 def test_vectors_agree(name: str, both: BothEngines) -> None:
     outcome = vectors.run(vectors.read(FOLDER / f"{name}.jsonl"), both)
     print(outcome.summary(), both.counts, both.reasons)

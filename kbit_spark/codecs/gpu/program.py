@@ -108,9 +108,13 @@ def program_for(plan: Plan) -> Program:
     Raises:
         NotOnGpu: there is none; the message says why.
     """
-    from kbit_spark.codecs.gpu import avro, framing  # they use this module
+    from kbit_spark.codecs.gpu import avro, framing, protobuf  # they use this module
 
-    makers: Mapping[str, Callable[[Plan], Program]] = {"avro": avro.program, "framed": framing.program}
+    makers: Mapping[str, Callable[[Plan], Program]] = {
+        "avro": avro.program,
+        "framed": framing.program,
+        "protobuf": protobuf.program,
+    }
     if plan["format"] not in makers:
         msg = f"no kernel reads {plan['format']}"
         raise NotOnGpu(msg)
