@@ -1,4 +1,4 @@
-"""Kernels compiled for the CPU under ASan and UBSan, against the CPU decoder: vectors, mutants, noise."""
+"""Kernels compiled for the CPU under ASan and UBSan, against the CPU decoder: the vectors of every format."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from pathlib import Path
 import pytest
 
 from kbit_spark.cli.decode import vectors
-from tests.fixtures.decode import Decode
 from tests.gpu.compare import BothEngines
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 
 
-@pytest.fixture(scope="session")
-def both(decode: Decode, tmp_path_factory: pytest.TempPathFactory) -> BothEngines:
-    return BothEngines(decode, tmp_path_factory.mktemp("kernels"))
-
-
-@pytest.mark.parametrize("name", ["avro", "protobuf"])
-def test_vectors_agree(name: str, both: BothEngines) -> None:
+@pytest.mark.parametrize(("name", "ok", "unsure"), [("avro", 0, 1000), ("protobuf", 0, 1000)])
+def test_vectors_agree(name: str, ok: int, unsure: int, both: BothEngines) -> None:
+    before = both.counts.copy()
     outcome = vectors.run(vectors.read(FOLDER / f"{name}.jsonl"), both)
-    print(outcome.summary(), both.counts, both.reasons)
+    counts = both.counts - before
+    print(outcome.summary(), counts, both.reasons)
     assert not outcome.mismatches, "\n".join(outcome.mismatches)
+    assert counts["ok"] >= ok and counts["unsure"] <= unsure, counts

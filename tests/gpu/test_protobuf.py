@@ -1,0 +1,199 @@
+"""Protobuf kernels beyond the vectors: mutants, columns that want a part, tensors in pieces, frames that mix schemas."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kbit_spark.cli.decode.protobuf_rows import compiled, whole_plan
+from kbit_spark.codecs.framing import ConfluentSchemas
+from kbit_spark.codecs.gpu.layout import NotOnGpu
+from kbit_spark.codecs.gpu.program import program_for
+from kbit_spark.codecs.plan import Plan
+from kbit_spark.codecs.protobuf import protobuf_plan
+from kbit_spark.codecs.registry import SchemaRegistry
+from kbit_spark.config.ingest import TopicConfig
+from kbit_spark.config.registry import RegistryConfig
+from kbit_spark.local.registry import Registry, serve
+from kbit_spark.schemas import FieldSpec, Tensor
+from tests.codecs.mutants import mutants
+from tests.codecs.test_protobuf import RICH, ROWS
+from tests.gpu.compare import BothEngines
+
+LIMITS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+OLD = """\
+syntax = "proto2";
+enum Grade { LOW = 2; HIGH = -3; }
+message Need { required int32 a = 1; optional Need deeper = 2; repeated Need more = 3; oneof one { int32 b = 4; string c = 5; } }
+message Row {
+  required int32 id = 1;
+  optional string text = 2 [default = "\\303\\244"];
+  optional bytes raw = 3 [default = "ab"];
+  optional double ratio = 4 [default = -inf];
+  optional Grade grade = 5 [default = HIGH];
+  optional Grade number = 6 [default = LOW];
+  optional uint64 wide = 7 [default = 18446744073709551615];
+  required Need need = 8;
+  map<uint64, Grade> grades = 9;
+  map<string, bytes> bytes = 10;
+  optional Need unwanted = 11;
+  required fixed64 stamp = 12;
+  oneof pick { string word = 13; Need message = 14; int64 other = 15; }
+  repeated Grade all = 16 [packed = true];
+  repeated bool flags = 17;
+  repeated float floats = 18;
+  repeated Need needs = 300;
+}
+"""
+OLD_TYPES = {
+    "id": "long",
+    "text": "string",
+    "raw": "binary",
+    "ratio": "double",
+    "grade": "string",
+    "number": "int",
+    "wide": "decimal(20,0)",
+    "need": "struct<a: int, deeper: struct<a: long, b: int>, more: array<struct<c: string, a: int>>>",
+    "grades": "map<decimal(20,0), string>",
+    "bytes": "map<string, binary>",
+    "word": "string",
+    "message": "struct<a: int>",
+    "all": "array<int>",
+    "flags": "array<boolean>",
+    "floats": "array<double>",
+}
+TENSORS = """\
+syntax = "proto3";
+message T {
+  repeated int32 pixels = 1;
+  repeated float floats = 2;
+  repeated double narrow = 3;
+  repeated sfixed32 verbatim = 4;
+  repeated fixed64 wide = 5;
+  repeated sint64 zigzag = 6;
+  bytes raw = 7;
+}
+"""
+DTYPES = {
+    "pixels": "uint8",
+    "floats": "float32",
+    "narrow": "float32",
+    "verbatim": "int32",
+    "wide": "int64",
+    "zigzag": "int16",
+    "raw": "int8",
+}
+KINDS = {
+    "pixels": st.integers(0, 255),
+    "floats": st.floats(width=32, allow_nan=False),
+    "narrow": st.floats(width=32, allow_nan=False),
+    "verbatim": st.integers(-(2**31), 2**31 - 1),
+    "wide": st.integers(0, 2**63 - 1),
+    "zigzag": st.integers(-(2**15), 2**15 - 1),
+}
+
+
+def _plan(message: Descriptor, fields: Sequence[dict[str, Any]]) -> Plan:
+    return protobuf_plan(message, [FieldSpec.model_validate(field) for field in fields], "test.proto")
+
+
+def _decode(both: BothEngines, plan: Plan, payload: bytes, seed: int) -> Counter[str]:
+    """Decode a payload and its mutants; return what the kernel said of the payload itself."""
+    before = both.counts.copy()
+    both(plan, [payload])
+    said = both.counts - before
+    both(plan, mutants(payload, seed))
+    return said
+
+
+def _whole(text: str, name: str) -> tuple[Plan, Any]:
+    message = compiled(text).message(name)
+    return whole_plan(message), GetMessageClass(message)
+
+
+@LIMITS
+@given(row=ROWS, seed=st.integers(0, 2**32))
+def test_every_field(row: dict[str, Any], seed: int, both: BothEngines) -> None:
+    plan, kind = _whole(RICH, "rich.Row")
+    said = _decode(both, plan, kind(**row).SerializeToString(), seed)
+    assert said["unsure" if "box" in row else "ok"] == 1  # a group that a column wants is the CPU's
+
+
+@LIMITS
+@given(row=ROWS, seed=st.integers(0, 2**32))
+def test_fields_that_no_column_wants(row: dict[str, Any], seed: int, both: BothEngines) -> None:
+    fields = [{"name": "i", "type": "long", "required": False}, {"name": "es", "type": "array<int>"}]
+    plan = _plan(compiled(RICH).message("rich.Row"), fields)
+    assert _decode(both, plan, _whole(RICH, "rich.Row")[1](**row).SerializeToString(), seed)["ok"] == 1
+
+
+NEED = st.recursive(
+    st.fixed_dictionaries({"a": st.integers(-5, 5)}, optional={"b": st.integers(-5, 5)}),
+    lambda need: st.fixed_dictionaries(
+        {"a": st.integers(-5, 5)}, optional={"deeper": need, "more": st.lists(need, max_size=2), "c": st.text(max_size=3)}
+    ),
+    max_leaves=4,
+)
+GRADES = st.sampled_from([2, -3])
+OLD_ROWS = st.fixed_dictionaries(
+    {"id": st.integers(-9, 9), "need": NEED, "stamp": st.integers(0, 2**64 - 1)},
+    optional={
+        "text": st.text(max_size=3),
+        "raw": st.binary(max_size=3),
+        "grade": GRADES,
+        "number": GRADES,
+        "wide": st.integers(0, 2**64 - 1),
+        "grades": st.dictionaries(st.integers(0, 2**64 - 1), GRADES, max_size=3),
+        "bytes": st.dictionaries(st.text(max_size=2), st.binary(max_size=2), max_size=3),
+        "unwanted": NEED,
+        "message": NEED,
+        "all": st.lists(GRADES, max_size=3),
+        "flags": st.lists(st.booleans(), max_size=50),
+        "floats": st.lists(st.floats(width=32, allow_nan=False), max_size=50),
+        "needs": st.lists(NEED, max_size=2),
+    },
+)
+
+
+@LIMITS
+@given(row=OLD_ROWS, seed=st.integers(0, 2**32))
+def test_defaults_and_required_fields(row: dict[str, Any], seed: int, both: BothEngines) -> None:
+    message = compiled(OLD).message("Row")
+    required = ("id", "need", "stamp", "grades", "bytes", "all", "flags", "floats")
+    plan = _plan(message, [{"name": n, "type": t, "required": n in required} for n, t in OLD_TYPES.items()])
+    assert _decode(both, plan, GetMessageClass(message)(**row).SerializeToString(), seed)["ok"] == 1
+
+
+@LIMITS
+@given(data=st.data(), count=st.sampled_from([3, 80]), seed=st.integers(0, 2**32))
+def test_tensors_in_pieces(data: st.DataObject, count: int, seed: int, both: BothEngines) -> None:
+    """80 items are read by a warp, 3 by a thread; runs come in pieces, some items one by one, fields mixed."""
+    rng = random.Random(seed)
+    message = compiled(TENSORS).message("T")
+    tensors = {name: Tensor.model_validate({"dtype": dtype, "shape": (count,)}) for name, dtype in DTYPES.items()}
+    optional = data.draw(st.booleans())
+    plan = protobuf_plan(message, [FieldSpec(name=n, tensor=t, required=not optional) for n, t in tensors.items()], "t")
+    pieces = [b"\x3a" + bytes([count]) + rng.randbytes(count)]
+    for name, items in KINDS.items():
+        values = data.draw(st.lists(items, min_size=count, max_size=count) | items.map(lambda item: [item] * count))
+        pieces += _pieces(message, name, values, rng)
+    rng.shuffle(pieces)
+    said = _decode(both, plan, b"".join(pieces), seed)
+    assert said.total() == 1 and not said["unsure"]
+
+
+def _pieces(message: Descriptor, name: str, values: Sequence[Any], rng: random.Random) -> list[bytes]:
+    """Return runs that hold all values; one of them, of one item, in a form without a length."""
+    kind = GetMessageClass(message)
+    cuts = sorted(rng.sample(range(len(values)), rng.choice([0, 0, 1, 2])))
+    runs = [kind(**{name: values[a:b]}) for a, b in pairwise([0, *cuts, len(values)]) if a < b]
+    return [run.SerializeToString() for run in runs]
