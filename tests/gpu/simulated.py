@@ -66,9 +66,7 @@ class Simulated:
         lines += [f"{s.lane} {s.source} {s.offsets} {s.data}" for s in layout.spans]
         files = [self._folder / f"{self._binary.name}.{part}" for part in ("layout", "payloads", "out")]
         files[0].write_text("\n".join(lines))
-        files[1].write_bytes(
-            b"".join(struct.pack("<i", -1 if p is None else len(p)) + (p or b"") for p in payloads)
-        )
+        files[1].write_bytes(b"".join(struct.pack("<i", -1 if p is None else len(p)) + (p or b"") for p in payloads))
         ran = subprocess.run([str(self._binary), *map(str, files)], capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr[-3000:]
         return list(self._results(files[2].read_bytes()))

@@ -78,7 +78,11 @@ def wants_warp(plan: Plan) -> bool:
     readers = [step["reader"] for step in plan["row"]["steps"] if "reader" in step]
     branches = [branch for reader in readers for branch in reader.get("branches", [reader])]
     return any(
-        (reader["read"] == "tensor_list" and reader["items"] in ("int", "long") and tensor_items(reader["tensor"]) >= WARP_ITEMS)
+        (
+            reader["read"] == "tensor_list"
+            and reader["items"] in ("int", "long")
+            and tensor_items(reader["tensor"]) >= WARP_ITEMS
+        )
         or (reader["read"] == "list" and reader["items"]["read"] in ("int", "long"))
         for reader in branches
     )
@@ -203,7 +207,9 @@ class _Kernel:
     def _warp_items(self, node: Node, item: Node) -> list[str]:
         if item.c_type not in ("i32", "i64"):
             return []
-        valid = f"if (FILL) row.buffers[{item.valid}][row.next[{node.child}] + j] = 1;" if item.valid is not None else ""
+        valid = (
+            f"if (FILL) row.buffers[{item.valid}][row.next[{node.child}] + j] = 1;" if item.valid is not None else ""
+        )
         fits = "(i32)v == v" if item.c_type == "i32" else "true"
         target = f"(({item.c_type}*)row.buffers[{item.data}])[row.next[{node.child}] + j] = ({item.c_type})v"
         return [
@@ -254,11 +260,11 @@ class _Kernel:
         one = [f"if (LEAD) {{ {put} }}", "index++; left--;"]
         if items in ("int", "long"):
             fits = tensor_fits(tensor)
-            value = "i64 value = unzigzag(raw);"
+            value, cast = "i64 value = unzigzag(raw);", f"({item})value"
             warp = [
                 "if (WARP) {",
                 f"  i64 taken = read_window(in, left, [](u64 raw) {{ {value} return {_whole(items)} && {fits}; }},",
-                f"      [&](int j, u64 raw) {{ {value} if (FILL) put_item<{item}>(tensor, index + j, ({item})value); }});",
+                f"      [&](int j, u64 raw) {{ {value} if (FILL) put_item<{item}>(tensor, index + j, {cast}); }});",
                 "  if (taken) { index += taken; left -= taken; continue; }",
                 "}",
             ]

@@ -41,7 +41,9 @@ def program(plan: Plan) -> Program:
         raise NotOnGpu(msg)
     kind = _FORMATS[names.pop()]
     parts = (*kind.parts, "framing", *(["message_indexes"] if plan["indexed"] else []))
-    return assemble(plan, parts, lambda layout: _Framed(kind, layout).text(plan), warp=any(map(kind.wants_warp, bodies)))
+    return assemble(
+        plan, parts, lambda layout: _Framed(kind, layout).text(plan), warp=any(map(kind.wants_warp, bodies))
+    )
 
 
 def _plans(schemas: Mapping[str, Any]) -> Iterator[Plan]:

@@ -17,7 +17,7 @@ from kbit_spark.codecs.plan import Plan
 from kbit_spark.column_types import TypeTree, type_text
 
 
-class NotOnGpu(Exception):
+class NotOnGpu(Exception):  # noqa: N818 - it is a property of a plan, not a fault
     """There is no kernel for a plan; the message says why. The CPU decodes it."""
 
 
@@ -213,7 +213,10 @@ def function(name: str, lines: Sequence[str], *, inline: bool = True) -> str:
 def store(node: Node, value: str) -> list[str]:
     """Return the code that writes a number where `node` stands."""
     # read in both passes, stored in one
-    return [f"{{ {node.c_type} read = {value}; STORE({node.c_type}, {node.data}, {node.lane}, read); }}", *present(node)]
+    return [
+        f"{{ {node.c_type} read = {value}; STORE({node.c_type}, {node.data}, {node.lane}, read); }}",
+        *present(node),
+    ]
 
 
 def present(node: Node) -> list[str]:

@@ -1,8 +1,8 @@
 """Kernels for Protobuf: the messages of a plan as functions, one to read the fields and one to finish the row.
 
-The fields of a message come in any order, so numbers and strings are stored where they are met and what is absent when
-the message ends; lists begin where their row begins. What is rare goes to the CPU: a string that occurs twice, rivals of
-a oneof that are both there, keys that repeat, groups that a column wants.
+The fields of a message come in any order, so numbers and strings are stored when they are met and what is absent when
+the message ends; lists begin where their row begins. What is rare goes to the CPU: a string that occurs twice, rivals
+in a oneof that are both there, keys that repeat, groups that a column wants.
 """
 
 from __future__ import annotations
@@ -208,7 +208,10 @@ class _Message:
     def _list(self, field: Plan, node: Node) -> tuple[list[str], list[str]]:
         assert node.item is not None
         one = [*self._kernel.values.read(node.item, field), f"row.next[{node.child}]++;"]
-        run = [f"i64 bytes = read_run(in, {_width(field)});", *_run([*window_into_list(node, field), *block(one)], "bytes")]
+        run = [
+            f"i64 bytes = read_run(in, {_width(field)});",
+            *_run([*window_into_list(node, field), *block(one)], "bytes"),
+        ]
         return one, run
 
     def _tensor(self, slot: int, field: Plan, node: Node) -> tuple[list[str], list[str]]:
@@ -219,9 +222,10 @@ class _Message:
         run = [f"i64 bytes = read_run(in, {_width(field)});"]
         if is_verbatim(field):
             many = f"bytes / {tensor_item_bytes(field['tensor'])} > {count} - items.count"
+            taken = f"items.whole = in.at; items.count = {count};"
             run += [
                 f"if ({many}) {{ fail(in, BAD_LENGTH, items.run); bytes = 0; }}",
-                f"if (bytes == {node.stride}) {{ items.whole = in.at; items.count = {count}; in.at += bytes; bytes = 0; }}",
+                f"if (bytes == {node.stride}) {{ {taken} in.at += bytes; bytes = 0; }}",
             ]
         run += _run([*window_into_tensor(node, field, count), *block(one)], "bytes")
         return [*begin, *one], [*begin, *run]

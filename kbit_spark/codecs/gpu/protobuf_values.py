@@ -1,4 +1,4 @@
-"""Code that reads one Protobuf value into its column; the same for a field, an item of a list and a part of an entry."""
+"""Code that reads one Protobuf value into its column, be it a field, an item of a list or a part of a map's entry."""
 
 from __future__ import annotations
 
