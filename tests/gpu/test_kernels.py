@@ -12,7 +12,7 @@ from tests.gpu.compare import BothEngines
 FOLDER = Path(__file__).parents[1] / "vectors"
 
 
-@pytest.mark.parametrize(("name", "ok", "unsure"), [("avro", 54, 8), ("protobuf", 46, 13)])
+@pytest.mark.parametrize(("name", "ok", "unsure"), [("avro", 54, 8), ("protobuf", 46, 14)])
 def test_vectors_agree(name: str, ok: int, unsure: int, both: BothEngines) -> None:
     before = both.counts.copy()
     outcome = vectors.run(vectors.read(FOLDER / f"{name}.jsonl"), both)

@@ -28,6 +28,7 @@ from kbit_spark.schemas import FieldSpec, Tensor
 from tests.codecs.mutants import mutants
 from tests.codecs.test_protobuf import RICH, ROWS
 from tests.gpu.compare import BothEngines
+from tests.gpu.wire_noise import noise
 
 LIMITS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 OLD = """\
@@ -130,16 +131,24 @@ def _decode(both: BothEngines, plan: Plan, payload: bytes, seed: int) -> Counter
     return said
 
 
-def _whole(text: str, name: str) -> tuple[Plan, Any]:
-    message = compiled(text).message(name)
-    return whole_plan(message), GetMessageClass(message)
+def _rich_plan() -> Plan:
+    return whole_plan(compiled(RICH).message("rich.Row"))
+
+
+def _rich(row: dict[str, Any]) -> bytes:
+    return bytes(GetMessageClass(compiled(RICH).message("rich.Row"))(**row).SerializeToString())
+
+
+def _old_plan() -> Plan:
+    required = ("id", "need", "tones", "bytes", "all", "flags", "floats")
+    fields = [{"name": name, "type": kind, "required": name in required} for name, kind in OLD_TYPES.items()]
+    return _plan(compiled(OLD).message("Row"), fields)
 
 
 @LIMITS
 @given(row=ROWS, seed=st.integers(0, 2**32))
 def test_every_field(row: dict[str, Any], seed: int, both: BothEngines) -> None:
-    plan, kind = _whole(RICH, "rich.Row")
-    said = _decode(both, plan, kind(**row).SerializeToString(), seed)
+    said = _decode(both, _rich_plan(), _rich(row), seed)
     assert said["unsure" if "box" in row else "ok"] == 1  # a group that a column wants is the CPU's
 
 
@@ -148,7 +157,7 @@ def test_every_field(row: dict[str, Any], seed: int, both: BothEngines) -> None:
 def test_fields_that_no_column_wants(row: dict[str, Any], seed: int, both: BothEngines) -> None:
     fields = [{"name": "i", "type": "long", "required": False}, {"name": "es", "type": "array<int>"}]
     plan = _plan(compiled(RICH).message("rich.Row"), fields)
-    assert _decode(both, plan, _whole(RICH, "rich.Row")[1](**row).SerializeToString(), seed)["ok"] == 1
+    assert _decode(both, plan, _rich(row), seed)["ok"] == 1
 
 
 NEED = st.recursive(
@@ -183,10 +192,8 @@ OLD_ROWS = st.fixed_dictionaries(
 @LIMITS
 @given(row=OLD_ROWS, seed=st.integers(0, 2**32))
 def test_defaults_and_required_fields(row: dict[str, Any], seed: int, both: BothEngines) -> None:
-    message = compiled(OLD).message("Row")
-    required = ("id", "need", "stamp", "tones", "bytes", "all", "flags", "floats")
-    plan = _plan(message, [{"name": n, "type": t, "required": n in required} for n, t in OLD_TYPES.items()])
-    assert _decode(both, plan, GetMessageClass(message)(**row).SerializeToString(), seed)["ok"] == 1
+    payload = GetMessageClass(compiled(OLD).message("Row"))(**row).SerializeToString()
+    assert _decode(both, _old_plan(), payload, seed)["ok"] == 1
 
 
 @LIMITS
@@ -214,9 +221,14 @@ def _pieces(messages: Sequence[Descriptor], name: str, values: Sequence[Any], rn
 
 
 @LIMITS
-@given(payload=st.binary(max_size=64))
-def test_noise(payload: bytes, both: BothEngines) -> None:
-    both(_whole(RICH, "rich.Row")[0], [payload])
+@given(seed=st.integers(0, 2**32), odd=st.sampled_from([0.0, 0.02, 0.2]))
+def test_noise(seed: int, odd: float, both: BothEngines) -> None:
+    rng = random.Random(seed)
+    for message, plan in (
+        (compiled(RICH).message("rich.Row"), _rich_plan()),
+        (compiled(OLD).message("Row"), _old_plan()),
+    ):
+        both(plan, [rng.randbytes(20), *(noise(message, rng, odd) for _ in range(40))])
 
 
 def test_frames_mix_schemas(both: BothEngines) -> None:
