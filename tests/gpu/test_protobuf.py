@@ -28,7 +28,7 @@ from kbit_spark.schemas import FieldSpec, Tensor
 from tests.codecs.mutants import mutants
 from tests.codecs.test_protobuf import RICH, ROWS
 from tests.gpu.compare import BothEngines
-from tests.gpu.wire_noise import noise
+from tests.gpu.wire_noise import noise, varint
 
 LIMITS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 OLD = """\
@@ -229,6 +229,22 @@ def test_noise(seed: int, odd: float, both: BothEngines) -> None:
         (compiled(OLD).message("Row"), _old_plan()),
     ):
         both(plan, [rng.randbytes(20), *(noise(message, rng, odd) for _ in range(40))])
+
+
+def test_what_is_nested_deep(both: BothEngines) -> None:
+    """Messages and groups, known and unknown, that no column wants; both engines read 10 levels, the CPU 40 as well."""
+    plan = _plan(compiled(RICH).message("rich.Row"), [{"name": "i", "type": "int", "required": False}])
+    old = protobuf_plan(compiled(OLD).message("Need"), [FieldSpec(name="b", type="int", required=False)], "need.proto")
+    before = both.counts.copy()
+    for depth, said in ((10, "ok"), (40, "unsure"), (200, "unsure")):
+        need, groups = b"\x08\x01", b"\xa3\x06" * depth + b"\xa4\x06" * depth
+        for _ in range(depth):
+            need = b"\x08\x01\x12" + varint(len(need)) + need
+        both(old, [need])
+        both(plan, [groups])
+        both(plan, [b"\x83\x01\x0d\1\2\3\4" + groups + b"\x84\x01"])
+        assert both.counts - before == {said: 3}, depth
+        before = both.counts.copy()
 
 
 def test_frames_mix_schemas(both: BothEngines) -> None:

@@ -15,14 +15,17 @@ _GROUP, _GROUP_END = 3, 4
 
 
 def noise(message: Descriptor, rng: random.Random, odd: float, depth: int = 0) -> bytes:
-    """Return a message of random fields; each part is wrong with the probability `odd`."""
+    """Return a message of random fields; each part is wrong, or rare, with the probability `odd`."""
     fields = list(message.fields)
-    if rng.random() < odd and fields:
-        fields.remove(rng.choice(fields))
     rng.shuffle(fields)
-    chosen = [field for field in fields if depth < 3 or field.message_type is None or field.is_required]
-    data = b"".join(_field(field, rng, odd, depth) for field in chosen if field.is_required or rng.random() < 0.6)
-    return data + (_unknown(rng, odd) if rng.random() < odd else b"")
+    data, picked = b"", set()
+    for field in fields:
+        rare = _KINDS[field.type] == "group" or depth > 2 or field.containing_oneof in picked
+        wanted = odd if (rare and field.message_type is not None) or field.containing_oneof in picked else 0.6
+        if rng.random() < (1 - odd if field.is_required else wanted):
+            picked.add(field.containing_oneof or field)
+            data += _field(field, rng, odd, depth)
+    return data + (_unknown(rng, odd) if rng.random() < 0.3 else b"")
 
 
 def varint(number: int, padding: int = 0) -> bytes:
@@ -39,7 +42,8 @@ def varint(number: int, padding: int = 0) -> bytes:
 def _field(field: FieldDescriptor, rng: random.Random, odd: float, depth: int) -> bytes:
     kind = _KINDS[field.type]
     wire = WIRE_TYPES[kind]
-    many = rng.randrange(4) if field.is_repeated else 2 if rng.random() < odd else 1
+    several = field.is_repeated and not (field.message_type and field.message_type.GetOptions().map_entry)
+    many = rng.randrange(4) if several else 2 if rng.random() < odd else 1
     if rng.random() < odd / 4:
         return varint(field.number << 3 | rng.randrange(8)) + rng.randbytes(3)
     if field.is_repeated and wire in (0, *FIXED_WIDTHS) and rng.random() < 0.6:
