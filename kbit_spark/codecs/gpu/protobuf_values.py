@@ -146,7 +146,8 @@ def _number(field: Plan) -> str:
 
 def _integer(field: Plan) -> str:
     signed = field["kind"] in _UNSIGNED and field["read"] == "long"
-    return f"{'read_as_signed' if signed else 'read_number'}(in, {field['kind'].upper()})"
+    reader, kind = "read_as_signed" if signed else "read_number", field["kind"].upper()
+    return f"{reader}(in, {kind})" if field["repeated"] else f"call_{reader}<{kind}>(in)"
 
 
 def _of_raw(field: Plan) -> str:

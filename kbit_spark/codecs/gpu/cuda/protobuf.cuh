@@ -43,8 +43,8 @@ DEVICE inline void leave(Cursor& in, const u8* outer) {
   if (in.fault) in.at = outer;
 }
 // Passes bytes and returns how many; they stand before `in.at` then.
-DEVICE inline i64 read_bytes(Cursor& in) { return skip(in, read_length(in)); }
-DEVICE inline i64 read_text(Cursor& in) { return pass_text(in, read_length(in)); }
+FUNCTION i64 read_bytes(Cursor& in) { return skip(in, read_length(in)); }
+FUNCTION i64 read_text(Cursor& in) { return pass_text(in, read_length(in)); }
 
 // What the bits on the wire are as a number of a kind; 64-bit unsigned numbers stay bits.
 DEVICE inline bool in_range(i32 kind, u64 raw) {
@@ -68,6 +68,9 @@ DEVICE inline i64 read_as_signed(Cursor& in, i32 kind) {
   if (value < 0) { fail(in, INT_OVERFLOW, start); return 0; }
   return value;
 }
+// The same as calls: a row may have hundreds of fields, and its code must stay small.
+template <i32 kind> FUNCTION i64 call_read_number(Cursor& in) { return read_number(in, kind); }
+template <i32 kind> FUNCTION i64 call_read_as_signed(Cursor& in) { return read_as_signed(in, kind); }
 
 // Returns which of `count` ascending numbers it is, or -1.
 FUNCTION i32 find_number(const i32* numbers, i32 count, i32 wanted) {
