@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kbit_spark.codecs.gpu import protobuf_arrays as arrays
 from kbit_spark.codecs.gpu.constants import Constants
 from kbit_spark.codecs.gpu.layout import (
     WARP_ITEMS,
@@ -19,21 +20,12 @@ from kbit_spark.codecs.gpu.layout import (
     nothing,
     open_list,
     present,
-    span,
-    tensor_item_bytes,
     tensor_items,
-    written,
 )
 from kbit_spark.codecs.gpu.program import Program, assemble
-from kbit_spark.codecs.gpu.protobuf_tables import FIXED_WIDTHS, LENGTH, WIRE_TYPES, Tables, is_packable
-from kbit_spark.codecs.gpu.protobuf_values import (
-    Values,
-    is_verbatim,
-    item_of_tensor,
-    window_into_list,
-    window_into_tensor,
-)
-from kbit_spark.codecs.gpu.text import block, indent
+from kbit_spark.codecs.gpu.protobuf_tables import LENGTH, WIRE_TYPES, Tables, is_packable
+from kbit_spark.codecs.gpu.protobuf_values import Values
+from kbit_spark.codecs.gpu.text import indent
 from kbit_spark.codecs.plan import Plan
 
 PARTS = ("varints", "protobuf")
@@ -54,7 +46,7 @@ def wants_warp(plan: Plan) -> bool:
     """Tell whether rows hold long arrays of numbers, which a warp reads."""
     fields = plan["messages"][plan["root"]]["fields"]
     return any(
-        not is_verbatim(field) and tensor_items(field["tensor"]) >= WARP_ITEMS
+        not arrays.is_verbatim(field) and tensor_items(field["tensor"]) >= WARP_ITEMS
         if field["read"] == "tensor"
         else field["kind"] != "enum"
         for field in fields
@@ -172,7 +164,13 @@ class _Message:
             return _case(tag | wire, [*self._judge_rivals(slot), *one, *self._mark(slot)])
         if field["kind"] in ("map", "message"):
             return _case(tag | wire, self._items(slot, field, node))
-        one, run = self._tensor(slot, field, node) if field["read"] == "tensor" else self._list(field, node)
+        if field["read"] == "tensor":
+            self._members.append(f"Items items_{slot};")
+            one, run = arrays.tensor(node, field, f"state.items_{slot}")
+        else:
+            assert node.item is not None
+            one = [*self._kernel.values.read(node.item, field), f"row.next[{node.child}]++;"]
+            run = arrays.packed_list(node, field, one)
         cases = _case(tag | wire, [*one, *self._mark(slot)])
         return cases + (_case(tag | LENGTH, [*run, *self._mark(slot)]) if is_packable(field) else [])
 
@@ -205,31 +203,6 @@ class _Message:
         self._members.append(f"{keys_type(node.item.children[0])} keys_{slot};")
         return [_ENTER, f"{name}_entry<FILL>(row, state.keys_{slot});", _LEAVE, counted]
 
-    def _list(self, field: Plan, node: Node) -> tuple[list[str], list[str]]:
-        assert node.item is not None
-        one = [*self._kernel.values.read(node.item, field), f"row.next[{node.child}]++;"]
-        run = [
-            f"i64 bytes = read_run(in, {_width(field)});",
-            *_run([*window_into_list(node, field), *block(one)], "bytes"),
-        ]
-        return one, run
-
-    def _tensor(self, slot: int, field: Plan, node: Node) -> tuple[list[str], list[str]]:
-        count = tensor_items(field["tensor"])
-        self._members.append(f"Items items_{slot};")
-        begin = [f"Items& items = state.items_{slot};", "items.run = in.at;"]
-        one = item_of_tensor(node, field, count)
-        run = [f"i64 bytes = read_run(in, {_width(field)});"]
-        if is_verbatim(field):
-            many = f"bytes / {tensor_item_bytes(field['tensor'])} > {count} - items.count"
-            taken = f"items.whole = in.at; items.count = {count};"
-            run += [
-                f"if ({many}) {{ fail(in, BAD_LENGTH, items.run); bytes = 0; }}",
-                f"if (bytes == {node.stride}) {{ {taken} in.at += bytes; bytes = 0; }}",
-            ]
-        run += _run([*window_into_tensor(node, field, count), *block(one)], "bytes")
-        return [*begin, *one], [*begin, *run]
-
     def _judge(self) -> list[str]:
         """Return the checks of fields when the message has ended, in their order."""
         lines: list[str] = []
@@ -254,7 +227,7 @@ class _Message:
                 absent = indent(self._absent(slot, node, required=column["required"]))
                 lines += [f"if (!({self._has(slot)})) {{", *absent]
                 if self._fields[slot]["repeated"]:
-                    lines += ["} else {", *indent(_finish_tensor(node, f"state.items_{slot}"))]
+                    lines += ["} else {", *indent(arrays.finish_tensor(node, f"state.items_{slot}"))]
                 lines.append("}")
         return lines
 
@@ -287,26 +260,6 @@ class _Message:
 def keys_type(key: Node) -> str:
     """Return the C type that holds the keys of a map."""
     return "Keys" if key.kind == "bytes" else "NumberKeys"
-
-
-def _finish_tensor(node: Node, items: str) -> list[str]:
-    stride = str(node.stride)
-    return [
-        f"if ({items}.whole) {{",
-        *indent(span(node, f"{items}.whole", stride)),
-        "} else {",
-        *indent(written(node, stride)),
-        "}",
-    ]
-
-
-def _width(field: Plan) -> int:
-    return FIXED_WIDTHS.get(WIRE_TYPES[field["kind"]], 1)
-
-
-def _run(lines: Sequence[str], length: str) -> list[str]:
-    """Return the walk over the items of a packed run."""
-    return [f"const u8* outer = enter(in, {length});", "while (in.at < in.end) {", *indent(lines), "}", _LEAVE]
 
 
 def _case(tag: int, lines: Sequence[str]) -> list[str]:

@@ -17,6 +17,8 @@ WIRE_TYPES = {
 LENGTH = 2
 FIXED_WIDTHS = {1: 8, 5: 4}
 """Bytes of an item by its wire type, where they are always as many."""
+UNSIGNED = ("uint64", "fixed64")
+"""Kinds whose numbers a signed one of 64 bits may not hold."""
 _MOST_REQUIRED = 32
 
 
