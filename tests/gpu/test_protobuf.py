@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -117,7 +117,7 @@ KINDS = {
 }
 
 
-def _plan(message: Descriptor, fields: Sequence[dict[str, Any]]) -> Plan:
+def _plan(message: Descriptor, fields: Sequence[Mapping[str, object]]) -> Plan:
     return protobuf_plan(message, [FieldSpec.model_validate(field) for field in fields], "test.proto")
 
 
@@ -155,7 +155,7 @@ def test_every_field(row: dict[str, Any], seed: int, both: BothEngines) -> None:
 @LIMITS
 @given(row=ROWS, seed=st.integers(0, 2**32))
 def test_fields_that_no_column_wants(row: dict[str, Any], seed: int, both: BothEngines) -> None:
-    fields = [{"name": "i", "type": "long", "required": False}, {"name": "es", "type": "array<int>"}]
+    fields = [{"name": "i", "type": "long", "required": False}, {"name": "es", "type": "array<int>", "required": True}]
     plan = _plan(compiled(RICH).message("rich.Row"), fields)
     assert _decode(both, plan, _rich(row), seed)["ok"] == 1
 

@@ -56,7 +56,7 @@ def finish_tensor(node: Node, items: str) -> list[str]:
 def is_verbatim(field: Plan) -> bool:
     """Tell whether items lie on the wire as they lie in the tensor."""
     same = {"float": "float32", "double": "float64", "sfixed32": "int32", "sfixed64": "int64"}
-    return same.get(field["kind"]) == field["tensor"]["dtype"]
+    return bool(same.get(field["kind"]) == field["tensor"]["dtype"])
 
 
 def _window_into_list(node: Node, field: Plan) -> list[str]:
