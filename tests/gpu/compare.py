@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kbit_spark.cli.decode.jvm import Decode
 from kbit_spark.codecs.gpu.layout import NotOnGpu
 from kbit_spark.codecs.plan import Plan
-from tests.fixtures.decode import Decode
 from tests.gpu.simulated import Simulated
 
 

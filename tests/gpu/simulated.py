@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -139,7 +140,7 @@ class _Values:
             return data.decode() if node.tree == "string" else {"$hex": data.hex()}
         assert self._item is not None
         items = [self._item[at] for at in range(start, end)]
-        return dict(items) if node.tree["type"] == "map" else items
+        return {_key(key): value for key, value in items} if node.tree["type"] == "map" else items
 
     def _number(self, index: int) -> Any:
         node = self._node
@@ -154,6 +155,10 @@ class _Values:
         if node.tree == "date":
             return _date(value)
         return _timestamp(value) if node.tree == "timestamp" else value
+
+
+def _key(key: Any) -> str:
+    return json.dumps(key) if isinstance(key, bool) else str(key)
 
 
 def _date(days: int) -> str | int:

@@ -38,7 +38,7 @@ IMAGE = FieldSpec(name="image", tensor=Tensor(dtype="uint8", shape=(28, 28)))
 LABEL = FieldSpec(name="label", type="int")
 
 
-@pytest.mark.parametrize("name", ["avro", "json", "mongo"])
+@pytest.mark.parametrize("name", ["avro", "json", "mongo", "protobuf"])
 def test_vectors_agree(name: str, both: BothEngines) -> None:
     outcome = vectors.run(vectors.read(FOLDER / f"{name}.jsonl"), both)
     assert not outcome.mismatches, "\n".join(outcome.mismatches)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kbit_spark.codecs.gpu.constants import Constants
 from kbit_spark.codecs.gpu.layout import (
+    WARP_ITEMS,
     Layout,
     Node,
     NotOnGpu,
@@ -16,15 +17,17 @@ from kbit_spark.codecs.gpu.layout import (
     present,
     span,
     store,
+    tensor_fits,
     tensor_item_bytes,
     tensor_item_type,
-    tensor_limits,
+    tensor_items,
     written,
 )
 from kbit_spark.codecs.gpu.program import Program, assemble, fault_name
+from kbit_spark.codecs.gpu.text import block, indent
 from kbit_spark.codecs.plan import Plan
 
-PART = "avro"
+PARTS = ("varints", "avro")
 _NUMBERS = {
     "boolean": "read_boolean(in)",
     "int": "read_int(in)",
@@ -56,8 +59,6 @@ _SKIPS = {
     "bytes": "read_bytes(in);",
     "string": "read_text(in);",
 }
-_WARP_ITEMS = 64
-"""From so many numbers on, a warp reads a tensor faster than a thread."""
 _SAME_RECORD = 3
 """How often a record that contains itself is read over before the CPU takes the row."""
 _EMPTY = ("null",)
@@ -69,7 +70,7 @@ def program(plan: Plan) -> Program:
     Raises:
         NotOnGpu: a column or value that has no kernel.
     """
-    return assemble(plan, (PART,), lambda layout: body(plan, layout, "decode_row"), warp=wants_warp(plan))
+    return assemble(plan, PARTS, lambda layout: body(plan, layout, "decode_row"), warp=wants_warp(plan))
 
 
 def wants_warp(plan: Plan) -> bool:
@@ -77,7 +78,11 @@ def wants_warp(plan: Plan) -> bool:
     readers = [step["reader"] for step in plan["row"]["steps"] if "reader" in step]
     branches = [branch for reader in readers for branch in reader.get("branches", [reader])]
     return any(
-        (reader["read"] == "tensor_list" and reader["items"] in ("int", "long") and _items(reader) >= _WARP_ITEMS)
+        (
+            reader["read"] == "tensor_list"
+            and reader["items"] in ("int", "long")
+            and tensor_items(reader["tensor"]) >= WARP_ITEMS
+        )
         or (reader["read"] == "list" and reader["items"]["read"] in ("int", "long"))
         for reader in branches
     )
@@ -111,7 +116,7 @@ class _Kernel:
                 lines += self._skip(step["skip"])
             else:
                 missing.discard(step["target"])
-                lines += _block(self.value(columns[step["target"]], step["reader"]))
+                lines += block(self.value(columns[step["target"]], step["reader"]))
         for default in plan["defaults"]:
             missing.discard(default["target"])
             lines += self._default(columns[default["target"]], default)
@@ -124,7 +129,7 @@ class _Kernel:
         return [
             "{",
             f"  Cursor payload = in; in = cursor_over({name}, {name} + {len(data)});",
-            *_indent(self.value(node, default["reader"])),
+            *indent(self.value(node, default["reader"])),
             "  i32 fault = in.fault; in = payload;",
             "  if (fault) unsure(in);",
             "}",
@@ -197,7 +202,7 @@ class _Kernel:
             "if (in.at == first) count_empty(in, blocks);",
             f"row.next[{node.child}]++; left--;",
         ]
-        return [*open_list(node), *_blocks([*warp, *_block(one)])]
+        return [*open_list(node), *_blocks([*warp, *block(one)])]
 
     def _warp_items(self, node: Node, item: Node) -> list[str]:
         if item.c_type not in ("i32", "i64"):
@@ -208,8 +213,8 @@ class _Kernel:
         target = f"(({item.c_type}*)row.buffers[{item.data}])[{at}] = ({item.c_type})v;"
         return [
             "if (WARP) {",
-            f"  i64 taken = read_window(in, left, [](i64 v) {{ return {fits}; }},",
-            f"      [&](int j, i64 v) {{ if (FILL) {{ {target} {valid} }} }});",
+            f"  i64 taken = read_window(in, left, [](u64 raw) {{ i64 v = unzigzag(raw); return {fits}; }},",
+            f"      [&](int j, u64 raw) {{ i64 v = unzigzag(raw); if (FILL) {{ {target} {valid} }} }});",
             f"  if (taken) {{ row.next[{node.child}] += taken; left -= taken; continue; }}",
             "}",
         ]
@@ -219,23 +224,23 @@ class _Kernel:
         key, value = node.item.children
         entry = [
             "{ i64 length = read_text(in); add_key(in, keys, in.at - length, length);",
-            *_indent(span(key, "in.at - length", "length")),
+            *indent(span(key, "in.at - length", "length")),
             "}",
-            *_block(self.value(value, values)),
+            *block(self.value(value, values)),
             f"row.next[{node.child}]++; left--;",
         ]
-        return [*open_list(node), "Keys keys; keys.count = 0;", *_blocks(entry)]
+        return [*open_list(node), "Keys keys;", *_blocks(entry)]
 
     def _member(self, node: Node, plan: Plan) -> list[str]:
         lines = present(node)
         for index, child in enumerate(node.children):
-            lines += _block(self.value(child, plan["reader"])) if index == plan["member"] else nothing(child)
+            lines += block(self.value(child, plan["reader"])) if index == plan["member"] else nothing(child)
         return lines
 
     def _union(self, branches: Sequence[Sequence[str]]) -> list[str]:
         lines = ["const u8* start = in.at;", f"switch (read_index(in, {len(branches)}, BAD_UNION_INDEX)) {{"]
         for index, branch in enumerate(branches):
-            lines += [f"  case {index}: {{", *_indent(_indent(branch)), "  } break;"]
+            lines += [f"  case {index}: {{", *indent(indent(branch)), "  } break;"]
         return [*lines, "}"]
 
     def _tensor_bytes(self, node: Node, plan: Plan) -> list[str]:
@@ -248,16 +253,17 @@ class _Kernel:
         ]
 
     def _tensor_list(self, node: Node, plan: Plan) -> list[str]:
-        tensor, items, count = plan["tensor"], plan["items"], _items(plan)
+        tensor, items, count = plan["tensor"], plan["items"], tensor_items(plan["tensor"])
         item = tensor_item_type(tensor)
         put = f"if (FILL) put_item<{item}>(tensor, index, ({item})value);"
         one = [f"if (LEAD) {{ {put} }}", "index++; left--;"]
         if items in ("int", "long"):
-            fits = _fits(tensor, items)
+            fits = tensor_fits(tensor)
+            value, cast = "i64 value = unzigzag(raw);", f"({item})value"
             warp = [
                 "if (WARP) {",
-                f"  i64 taken = read_window(in, left, [](i64 value) {{ return {_whole(items)} && {fits}; }},",
-                f"      [&](int j, i64 value) {{ if (FILL) put_item<{item}>(tensor, index + j, ({item})value); }});",
+                f"  i64 taken = read_window(in, left, [](u64 raw) {{ {value} return {_whole(items)} && {fits}; }},",
+                f"      [&](int j, u64 raw) {{ {value} if (FILL) put_item<{item}>(tensor, index + j, {cast}); }});",
                 "  if (taken) { index += taken; left -= taken; continue; }",
                 "}",
             ]
@@ -272,7 +278,7 @@ class _Kernel:
         too_many = f"if (left > {count} - index) {{ fail(in, BAD_LENGTH, blocks.count_at); break; }}"
         return [
             f"u8* tensor = {place(node)}; i64 index = 0;",
-            *_blocks([*warp, *_block(["const u8* first = in.at;", *read, *one])], [too_many]),
+            *_blocks([*warp, *block(["const u8* first = in.at;", *read, *one])], [too_many]),
             f"if (!in.fault && index < {count}) fail(in, BAD_LENGTH, blocks.count_at);",
             *written(node, str(node.stride)),
         ]
@@ -289,7 +295,7 @@ class _Kernel:
             case "enum":
                 return [f"read_index(in, {plan['symbols']}, BAD_ENUM);"]
             case "union":
-                return _block(self._union([self._skip(branch, depth) for branch in plan["branches"]]))
+                return block(self._union([self._skip(branch, depth) for branch in plan["branches"]]))
             case "array" | "map":
                 return self._skip_items(plan, depth)
             case "record":
@@ -303,9 +309,9 @@ class _Kernel:
         keyed = plan["op"] == "map"
         item = plan["values"] if keyed else plan["items"]
         if not keyed and self._is_empty(item):
-            return _block(_blocks(["break;"]))  # a huge count of them costs nothing
+            return block(_blocks(["break;"]))  # a huge count of them costs nothing
         lines = (["read_text(in);"] if keyed else []) + self._skip(item, depth + 1)
-        return _block(_blocks([*lines, "left--;"]))
+        return block(_blocks([*lines, "left--;"]))
 
     def _skip_record(self, name: str, depth: int) -> list[str]:
         if self._open.count(name) >= _SAME_RECORD:
@@ -341,25 +347,8 @@ class _Kernel:
                 return [f"{_NUMBERS[kind]};"]
 
 
-def _items(plan: Plan) -> int:
-    count = 1
-    for size in plan["tensor"]["shape"]:
-        count *= size
-    return count
-
-
 def _whole(items: str) -> str:
     return "(i32)value == value" if items == "int" else "true"
-
-
-def _fits(tensor: Plan, items: str) -> str:
-    """Return the condition that an integer is one of the tensor's."""
-    if tensor["dtype"].startswith("float"):
-        return "true"
-    low, high = tensor_limits(tensor)
-    if low <= -(2**63) and high >= 2**63 - 1:
-        return "true"
-    return f"value >= {low}LL && value <= {high}LL"
 
 
 def _blocks(lines: Sequence[str], first: Sequence[str] = ()) -> list[str]:
@@ -367,17 +356,9 @@ def _blocks(lines: Sequence[str], first: Sequence[str] = ()) -> list[str]:
     return [
         "Blocks blocks = {0, 0, 0};",
         "for (i64 left = next_block(in, blocks); left; left = next_block(in, blocks)) {",
-        *_indent(first),
+        *indent(first),
         "  while (left > 0 && !in.fault) {",
-        *_indent(_indent(lines)),
+        *indent(indent(lines)),
         "  }",
         "}",
     ]
-
-
-def _block(lines: Sequence[str]) -> list[str]:
-    return ["{", *_indent(lines), "}"]
-
-
-def _indent(lines: Sequence[str]) -> list[str]:
-    return [f"  {line}" for line in lines]

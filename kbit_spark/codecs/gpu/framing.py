@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from kbit_spark.codecs.gpu import avro
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kbit_spark.codecs.gpu import avro, protobuf
+from kbit_spark.codecs.gpu.constants import Constants
 from kbit_spark.codecs.gpu.layout import Layout, NotOnGpu, function
 from kbit_spark.codecs.gpu.program import Program, assemble, fault_name
+from kbit_spark.codecs.gpu.text import indent
 from kbit_spark.codecs.plan import Plan
+
+
+@dataclass(frozen=True)
+class _Format:
+    parts: tuple[str, ...]
+    body: Callable[[Plan, Layout, str], str]
+    wants_warp: Callable[[Plan], bool]
+
+
+_FORMATS = {
+    "avro": _Format(avro.PARTS, avro.body, avro.wants_warp),
+    "protobuf": _Format(protobuf.PARTS, protobuf.body, protobuf.wants_warp),
+}
 
 
 def program(plan: Plan) -> Program:
@@ -14,31 +34,68 @@ def program(plan: Plan) -> Program:
     Raises:
         NotOnGpu: a body that has no kernel.
     """
-    bodies = [schema["plan"] for schema in plan["schemas"].values() if "plan" in schema]
-    if plan["indexed"] or any(body["format"] != "avro" for body in bodies):
-        msg = f"no kernel reads {plan['framing']} payloads but Avro"
+    bodies = list(_plans(plan["schemas"]))
+    names = {body["format"] for body in bodies} or {"protobuf" if plan["indexed"] else "avro"}
+    if not names <= _FORMATS.keys() or len(names) > 1:
+        msg = f"no kernel reads {plan['framing']} payloads of {', '.join(sorted(names))}"
         raise NotOnGpu(msg)
+    kind = _FORMATS[names.pop()]
+    parts = (*kind.parts, "framing", *(["message_indexes"] if plan["indexed"] else []))
     return assemble(
-        plan, (avro.PART, "framing"), lambda layout: _bodies(plan, layout), warp=any(map(avro.wants_warp, bodies))
+        plan, parts, lambda layout: _Framed(kind, layout).text(plan), warp=any(map(kind.wants_warp, bodies))
     )
 
 
-def _bodies(plan: Plan, layout: Layout) -> str:
-    functions: list[str] = []
-    cases: list[str] = []
-    for index, (key, schema) in enumerate(plan["schemas"].items()):
+def _plans(schemas: Mapping[str, Any]) -> Iterator[Plan]:
+    for schema in schemas.values():
+        if "plan" in schema:
+            yield schema["plan"]
+        yield from _plans(schema.get("messages", {}))
+
+
+class _Framed:
+    """Writes the function that chooses the body; schemas whose plans are the same share one."""
+
+    def __init__(self, kind: _Format, layout: Layout) -> None:
+        self._kind = kind
+        self._layout = layout
+        self._bodies: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._constants = Constants("paths")
+
+    def text(self, plan: Plan) -> str:
+        """Return `decode_row` and what it needs."""
+        cases: list[str] = []
+        for key, schema in plan["schemas"].items():
+            cases += [f"case {int(key) % 2**64}ULL: {{", *indent(self._schema(schema)), "} break;"]
+        indexes = ["Indexes path;", "read_indexes(in, path);"] if plan["indexed"] else []
+        lines = [
+            f"u64 id = read_{plan['framing']}(in);",
+            "const u8* header_end = in.at;",
+            "if (in.fault) return;",
+            *indexes,
+            "if (in.fault) return;",
+            "switch (id) {",
+            *indent(cases),
+            "  default: unsure(in);",
+            "}",
+        ]
+        return "\n".join([self._constants.declarations(), *self._bodies.values(), function("decode_row", lines)])
+
+    def _schema(self, schema: Plan) -> list[str]:
+        if "messages" not in schema:
+            return [self._body(schema)]
+        paths = [[int(index) for index in path.split(",")] for path in schema["messages"]]
+        known = self._constants.numbers([number for path in paths for number in (len(path), *path)] or [0])
+        lines = [f"switch (find_path(in, path, {known}, {len(paths)})) {{"]
+        lines += [f"  case {i}: {self._body(message)} break;" for i, message in enumerate(schema["messages"].values())]
+        return [*lines, "  default: fail(in, BAD_FRAMING, header_end);", "}"]
+
+    def _body(self, schema: Plan) -> str:
         if "refused" in schema:
-            action = f"fail(in, {fault_name(schema['refused']['code'])}, in.at);"
-        else:
-            functions.append(avro.body(schema["plan"], layout, f"body_{index}"))
-            action = f"body_{index}<FILL>(row);"
-        cases.append(f"  case {int(key) % 2**64}ULL: {action} break;")
-    lines = [
-        f"u64 id = read_{plan['framing']}(in);",
-        "if (in.fault) return;",
-        "switch (id) {",
-        *cases,
-        "  default: unsure(in);",
-        "}",
-    ]
-    return "\n".join([*functions, function("decode_row", lines)])
+            return f"fail(in, {fault_name(schema['refused']['code'])}, in.at);"
+        key = json.dumps(schema["plan"], sort_keys=True)
+        if key not in self._bodies:
+            name = self._names[key] = f"body_{len(self._names)}"
+            self._bodies[key] = self._kind.body(schema["plan"], self._layout, name)
+        return f"{self._names[key]}<FILL>(row);"

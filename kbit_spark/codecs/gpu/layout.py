@@ -17,7 +17,7 @@ from kbit_spark.codecs.plan import Plan
 from kbit_spark.column_types import TypeTree, type_text
 
 
-class NotOnGpu(Exception):
+class NotOnGpu(Exception):  # noqa: N818 - it is a property of a plan, not a fault
     """There is no kernel for a plan; the message says why. The CPU decodes it."""
 
 
@@ -34,6 +34,8 @@ C_TYPES = {
 }
 _WIDTHS = {"u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8, "Wide": 16}
 _MAX_DEPTH = 16
+WARP_ITEMS = 64
+"""From so many numbers on, a warp reads a tensor faster than a thread."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Layout:
         return self._node(field["type"], 0, nullable=not field["required"], depth=0)
 
     def _tensor(self, tensor: Plan, *, nullable: bool) -> Node:
-        stride = math.prod(tensor["shape"]) * tensor_item_bytes(tensor)
+        stride = tensor_items(tensor) * tensor_item_bytes(tensor)
         if nullable:  # a null takes no bytes, so its place must be counted
             node = self._bytes("binary", 0, nullable=True)
         else:
@@ -279,6 +281,19 @@ def tensor_limits(tensor: Plan) -> tuple[int, int]:
     """Return the least and the largest integer that an item holds."""
     bits = 8 * tensor_item_bytes(tensor)
     return (0, 2**bits - 1) if tensor["dtype"].startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def tensor_items(tensor: Plan) -> int:
+    """Return the number of items."""
+    return math.prod(tensor["shape"])
+
+
+def tensor_fits(tensor: Plan) -> str:
+    """Return the condition that the integer `value` is one of the tensor's."""
+    low, high = tensor_limits(tensor)
+    if tensor["dtype"].startswith("float") or (low <= -(2**63) and high >= 2**63 - 1):
+        return "true"
+    return f"value >= {low}LL && value <= {high}LL"
 
 
 def _decimal_type(precision: int) -> str:

@@ -112,7 +112,7 @@ def program_for(plan: Plan) -> Program:
     Raises:
         NotOnGpu: there is none; the message says why.
     """
-    from kbit_spark.codecs.gpu import avro, framing  # they use this module
+    from kbit_spark.codecs.gpu import avro, framing, protobuf  # they use this module
     from kbit_spark.codecs.gpu import json as json_kernel
 
     makers: Mapping[str, Callable[[Plan], Program]] = {
@@ -120,6 +120,7 @@ def program_for(plan: Plan) -> Program:
         "framed": framing.program,
         "json": json_kernel.program,
         "mongo": json_kernel.program,
+        "protobuf": protobuf.program,
     }
     if plan["format"] not in makers:
         msg = f"no kernel reads {plan['format']}"

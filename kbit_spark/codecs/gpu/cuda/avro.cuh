@@ -1,42 +1,11 @@
 // Avro's primitives. The same checks, in the same order, as kbit.decode.avro.AvroCursor.
 
-FUNCTION i64 read_long_varint(Cursor& in) {
-  const u8* start = in.at;
-  u64 value = 0;
-  for (int shift = 0; shift < 70; shift += 7) {
-    if (in.at >= in.end) { truncated(in); return 0; }
-    u8 next = *in.at++;
-    if (shift == 63 && (next & 0xfe)) break;
-    value |= (u64)(next & 0x7f) << shift;
-    if (next < 0x80) return (i64)(value >> 1) ^ -(i64)(value & 1);
-  }
-  fail(in, BAD_VARINT, start);
-  return 0;
-}
-DEVICE inline i64 read_long(Cursor& in) {
-  if (in.at < in.end && *in.at < 0x80) {
-    u32 small = *in.at++;
-    return (i64)(small >> 1) ^ -(i64)(small & 1);
-  }
-  return read_long_varint(in);
-}
+DEVICE inline i64 read_long(Cursor& in) { return unzigzag(read_varint(in)); }
 DEVICE inline i32 read_int(Cursor& in) {
   const u8* start = in.at;
   i64 value = read_long(in);
   if ((i32)value != value) { fail(in, INT_OVERFLOW, start); return 0; }
   return (i32)value;
-}
-DEVICE inline bool has(Cursor& in, i64 bytes) {
-  if (bytes <= in.end - in.at) return true;
-  truncated(in);
-  return false;
-}
-FUNCTION u64 read_bits(Cursor& in, int bytes) {
-  if (!has(in, bytes)) return 0;
-  u64 value = 0;
-  for (int i = 0; i < bytes; i++) value |= (u64)in.at[i] << (8 * i);
-  in.at += bytes;
-  return value;
 }
 DEVICE inline u8 read_boolean(Cursor& in) {
   if (!has(in, 1)) return 0;
@@ -49,19 +18,9 @@ DEVICE inline i64 read_length(Cursor& in) {
   if (length < 0 || length > 0x7fffffff) { fail(in, BAD_LENGTH, start); return 0; }
   return has(in, length) ? length : 0;
 }
-DEVICE inline i64 skip(Cursor& in, i64 length) {
-  if (!has(in, length)) return 0;
-  in.at += length;
-  return length;
-}
 // Passes bytes and returns how many; they stand before `in.at` then.
 DEVICE inline i64 read_bytes(Cursor& in) { return skip(in, read_length(in)); }
-DEVICE inline i64 read_text(Cursor& in) {
-  i64 length = read_length(in);
-  if (const u8* bad = utf8_fault(in.at, in.at + length)) { fail(in, BAD_UTF8, bad); return 0; }
-  in.at += length;
-  return length;
-}
+DEVICE inline i64 read_text(Cursor& in) { return pass_text(in, read_length(in)); }
 DEVICE inline i32 read_index(Cursor& in, i64 count, int fault) {
   const u8* start = in.at;
   i64 index = read_long(in);
@@ -173,35 +132,4 @@ FUNCTION i64 next_block(Cursor& in, Blocks& blocks) {
 // An item took no byte: so many of them may stand in a payload, for they would fill the memory.
 DEVICE inline void count_empty(Cursor& in, const Blocks& blocks) {
   if (++in.empty_items > 1 << 16) fail(in, BAD_LENGTH, blocks.count_at);
-}
-
-// Varints by a warp: reads those of the next `left` items that end within 32 bytes, and returns how many. 0: something
-// is unusual there, or the end is near; then the caller reads one item by itself.
-template <class Check, class Store> DEVICE inline i64 read_window(Cursor& in, i64 left, Check check, Store store) {
-  i64 room = in.end - in.at;
-  const u8* at = in.at;
-  u32 ends = ballot([&](int l) { return l < room && at[l] < 0x80; });
-  while (bits_set(ends) > left) ends &= ~((u32)1 << highest_bit(ends));
-  if (!ends) return 0;
-  auto value_at = [&](int l, bool& good) {
-    int from = highest_bit(ends & (((u32)1 << l) - 1)) + 1;
-    u64 value = 0;
-    good = l - from < 9;
-    for (int i = from; i <= l && good; i++) value |= (u64)(at[i] & 0x7f) << (7 * (i - from));
-    return (i64)(value >> 1) ^ -(i64)(value & 1);
-  };
-  u32 bad = ballot([&](int l) {
-    if (!(ends >> l & 1)) return false;
-    bool good;
-    i64 value = value_at(l, good);
-    return !(good && check(value));
-  });
-  if (bad) return 0;
-  each([&](int l) {
-    if (!(ends >> l & 1)) return;
-    bool good;
-    store(bits_set(ends & (((u32)1 << l) - 1)), value_at(l, good));
-  });
-  in.at += highest_bit(ends) + 1;
-  return bits_set(ends);
 }

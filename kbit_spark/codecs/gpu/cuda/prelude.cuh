@@ -38,13 +38,14 @@ DEVICE inline double double_of(u64 bits) { double value; __builtin_memcpy(&value
 enum { TOMBSTONE = 0, OK = 1, UNSURE = 255 };
 const i64 NO_SOURCE = (i64)1 << 63;  // of a string that is null or was written by the thread itself
 
+// `end`: of what may be read now, which may be a part of the payload; `last`: of the payload.
 struct Cursor {
-  const u8 *start, *at, *end;
+  const u8 *start, *at, *end, *last;
   i32 fault, position;
   i32 empty_items;
 };
 
-DEVICE inline Cursor cursor_over(const u8* start, const u8* end) { return Cursor{start, start, end, 0, 0, 0}; }
+DEVICE inline Cursor cursor_over(const u8* start, const u8* end) { return Cursor{start, start, end, end, 0, 0, 0}; }
 
 // The first fault counts. The cursor stands at its end from then on, so that every loop over it ends.
 DEVICE inline void fail(Cursor& in, int fault, const u8* where) {
@@ -52,7 +53,7 @@ DEVICE inline void fail(Cursor& in, int fault, const u8* where) {
   in.at = in.end;
 }
 DEVICE inline void unsure(Cursor& in) { fail(in, UNSURE, in.at); }
-DEVICE inline void truncated(Cursor& in) { fail(in, TRUNCATED, in.end); }
+DEVICE inline void truncated(Cursor& in) { fail(in, TRUNCATED, in.last); }
 
 // Strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. Returns the first ill-formed sequence, or 0.
 FUNCTION const u8* utf8_fault(const u8* at, const u8* end) {
@@ -81,7 +82,7 @@ struct Keys {
   enum { MOST = 24 };
   const u8* start[MOST];
   i32 length[MOST];
-  int count;
+  int count = 0;
 };
 FUNCTION void add_key(Cursor& in, Keys& keys, const u8* start, i64 length) {
   if (in.fault) return;
@@ -90,6 +91,18 @@ FUNCTION void add_key(Cursor& in, Keys& keys, const u8* start, i64 length) {
     if (keys.length[i] == length && same_bytes(keys.start[i], start, length)) { unsure(in); return; }
   keys.start[keys.count] = start;
   keys.length[keys.count++] = (i32)length;
+}
+struct NumberKeys {
+  enum { MOST = Keys::MOST };
+  i64 value[MOST];
+  int count = 0;
+};
+FUNCTION void add_key(Cursor& in, NumberKeys& keys, i64 value) {
+  if (in.fault) return;
+  if (keys.count == NumberKeys::MOST) { unsure(in); return; }
+  for (int i = 0; i < keys.count; i++)
+    if (keys.value[i] == value) { unsure(in); return; }
+  keys.value[keys.count++] = value;
 }
 
 // One row on its way out. `next`: in each lane the element that is written next; lane 0 has the rows.
