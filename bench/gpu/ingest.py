@@ -305,8 +305,9 @@ def table(figures: Sequence[dict[str, Any]]) -> str:
         ["payload", "GPU", "CPU", "built-in", "GPU/CPU, less reading", "GPU/built-in, less reading"], stage
     )
     return (
-        f"Rows/s from Kafka to Delta:\n\n{end_to_end}\n\nSeconds to read {DECODED_ROWS:,} payloads from Parquet, decode and "
-        f"aggregate them (to read alone):\n\n{decoding}\n"
+        f"Rows/s from Kafka to Delta:\n\n{end_to_end}\n\n"
+        f"Seconds to read {DECODED_ROWS:,} payloads from Parquet, decode and aggregate them (to read alone):\n\n"
+        f"{decoding}\n"
     )
 
 

@@ -64,7 +64,7 @@ def test_random_json(form: json_rows.Form, data: st.DataObject, seed: int, space
     payload = json_rows.write(data.draw(json_rows.rows(form)), form, space)
     before = both.counts["ok"]
     both(plan, [payload])
-    if form == "json" and not re.search(rb"\dE|\\", payload):  # decimals with exponents, names with escapes are rare
+    if form == "json" and not re.search(rb"\d[eE]|\\", payload):  # what has exponents or escapes may be the CPU's
         assert both.counts["ok"] > before, payload  # what the standard library writes is no work for the CPU
     both(plan, mutants(payload, seed))
 

@@ -9,12 +9,15 @@ import pytest
 from kbit_spark.cli.decode.protobuf_rows import compiled, whole_plan
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.gpu.program import program_for
+from kbit_spark.codecs.json import json_plan
+from kbit_spark.codecs.mongo import mongo_plan
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.schemas import FieldSpec, Tensor
 from tests.codecs.test_mutations import FIELDS, WRITER
 from tests.codecs.test_protobuf import RICH
 from tests.gpu.nvrtc import CompileError, compile_cubin
+from tests.gpu.test_kernels import ROW
 from tests.gpu.test_protobuf import DTYPES, TENSORS
 
 
@@ -27,6 +30,8 @@ PLANS = {
     "avro": lambda: avro_plan(json.dumps(WRITER), FIELDS, "row.avsc"),
     "protobuf": lambda: whole_plan(compiled(RICH).message("rich.Row")),
     "protobuf-tensors": _tensors,
+    "json": lambda: json_plan(ROW),
+    "mongo": lambda: mongo_plan(ROW),
 }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbit_spark.codecs.gpu import avro, protobuf
+from kbit_spark.codecs.gpu import json as json_kernel
 from kbit_spark.codecs.gpu.constants import Constants
 from kbit_spark.codecs.gpu.layout import Layout, NotOnGpu, function
 from kbit_spark.codecs.gpu.program import Program, assemble, fault_name
@@ -20,11 +21,14 @@ class _Format:
     parts: tuple[str, ...]
     body: Callable[[Plan, Layout, str], str]
     wants_warp: Callable[[Plan], bool]
+    head: Callable[[Plan], list[str]] = lambda plan: []
 
 
 _FORMATS = {
     "avro": _Format(avro.PARTS, avro.body, avro.wants_warp),
     "protobuf": _Format(protobuf.PARTS, protobuf.body, protobuf.wants_warp),
+    "json": _Format(json_kernel.PARTS, json_kernel.body, json_kernel.wants_warp, json_kernel.head),
+    "mongo": _Format(json_kernel.PARTS, json_kernel.body, json_kernel.wants_warp, json_kernel.head),
 }
 
 
@@ -41,9 +45,9 @@ def program(plan: Plan) -> Program:
         raise NotOnGpu(msg)
     kind = _FORMATS[names.pop()]
     parts = (*kind.parts, "framing", *(["message_indexes"] if plan["indexed"] else []))
-    return assemble(
-        plan, parts, lambda layout: _Framed(kind, layout).text(plan), warp=any(map(kind.wants_warp, bodies))
-    )
+    head = kind.head(bodies[0]) if bodies else []
+    warp = any(map(kind.wants_warp, bodies))
+    return assemble(plan, parts, lambda layout: _Framed(kind, layout).text(plan), head=head, warp=warp)
 
 
 def _plans(schemas: Mapping[str, Any]) -> Iterator[Plan]:

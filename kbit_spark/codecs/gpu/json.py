@@ -23,6 +23,7 @@ from kbit_spark.codecs.gpu.layout import (
     written,
 )
 from kbit_spark.codecs.gpu.program import Program, assemble
+from kbit_spark.codecs.gpu.text import indent
 from kbit_spark.codecs.plan import Plan
 
 _INTEGERS = {"byte": 8, "short": 16, "int": 32, "long": 64}
@@ -30,6 +31,7 @@ _SKIPPED_LEVELS = 3
 _POWERS = 300
 """Powers of ten up to this one, and its negative, are in the kernel's table."""
 _WARP_ITEMS = 64
+PARTS = ("json",)
 
 
 def program(plan: Plan) -> Program:
@@ -38,17 +40,28 @@ def program(plan: Plan) -> Program:
     Raises:
         NotOnGpu: a column that has no kernel.
     """
-    mongo = plan["format"] == "mongo"
     return assemble(
-        plan,
-        ("json",),
-        lambda layout: _Kernel(mongo=mongo).body(plan["fields"], layout),
-        head=[f"enum {{ MONGO = {int(mongo)}, POWERS = {_POWERS} }};", _powers()],
-        warp=any(_wants_warp(field) for field in plan["fields"]),
+        plan, PARTS, lambda layout: body(plan, layout, "decode_row"), head=head(plan), warp=wants_warp(plan)
     )
 
 
-def _wants_warp(field: Plan) -> bool:
+def head(plan: Plan) -> list[str]:
+    """Return the definitions that the parts need."""
+    mongo = int(plan["format"] == "mongo")
+    return [f"enum {{ MONGO = {mongo}, POWERS = {_POWERS} }};", _powers()]
+
+
+def wants_warp(plan: Plan) -> bool:
+    """Tell whether rows hold long lists of integers, which a warp reads."""
+    return any(_is_long(field) for field in plan["fields"])
+
+
+def body(plan: Plan, layout: Layout, name: str) -> str:
+    """Return the function `name` that reads one object into the columns of `layout`."""
+    return _Kernel(name, mongo=plan["format"] == "mongo").body(plan["fields"], layout)
+
+
+def _is_long(field: Plan) -> bool:
     if "tensor" in field:
         return not field["tensor"]["dtype"].startswith("float") and math.prod(field["tensor"]["shape"]) >= _WARP_ITEMS
     tree = field["type"]
@@ -56,9 +69,12 @@ def _wants_warp(field: Plan) -> bool:
 
 
 class _Kernel:
-    def __init__(self, *, mongo: bool) -> None:
+    """Writes the code of one object."""
+
+    def __init__(self, name: str, *, mongo: bool) -> None:
+        self._name = name
         self._mongo = mongo
-        self._constants = Constants("name")
+        self._constants = Constants(name)
 
     def body(self, fields: Sequence[Plan], layout: Layout) -> str:
         """Return the function that reads one object."""
@@ -67,7 +83,7 @@ class _Kernel:
             *self._object(fields, layout.columns),
             "if (peek(in) >= 0) unsure(in);",
         ]
-        code = function("decode_row", lines)
+        code = function(self._name, lines)
         return f"{self._constants.declarations()}\n{code}"
 
     def _object(self, fields: Sequence[Plan], columns: Sequence[Node]) -> list[str]:
@@ -81,19 +97,19 @@ class _Kernel:
         cases: list[str] = []
         for index, (field, node) in enumerate(zip(fields, columns, strict=True)):
             null = ["unsure(in);"] if field["required"] else nothing(node)
-            cases += [f"case {index}: if (null) {{", *_indent(null), "} else {", *_indent(self._member(node, field))]
+            cases += [f"case {index}: if (null) {{", *indent(null), "} else {", *indent(self._member(node, field))]
             cases += ["} break;"]
         absent: list[str] = []
         for index, (field, node) in enumerate(zip(fields, columns, strict=True)):
             missing = ["unsure(in);"] if field["required"] else nothing(node)
-            absent += [f"if (!(seen[{index // 32}] >> {index % 32} & 1)) {{", *_indent(missing), "}"]
+            absent += [f"if (!(seen[{index // 32}] >> {index % 32} & 1)) {{", *indent(missing), "}"]
         wrapper = ["if (name.length && *name.start == '$') unsure(in);"] if self._mongo else []
         return [
             "{",
             f"  u32 seen[{words}] = {{}}; i32 expected = 0; Keys others; others.count = 0;",
             "  for (bool go = enter(in, '}'); go && !in.fault; go = more(in, '}')) {",
             "    Text name = read_name(in);",
-            *_indent(_indent(wrapper)),
+            *indent(indent(wrapper)),
             "    expect(in, ':');",
             "    if (in.fault) break;",
             f"    i32 place = find_name(name, {text}, {places}, {len(names)}, expected);",
@@ -108,11 +124,11 @@ class _Kernel:
             "    seen[field / 32] |= (u32)1 << (field % 32);",
             "    bool null = take_null(in);",
             "    switch (field) {",
-            *_indent(_indent(_indent(cases))),
+            *indent(indent(indent(cases))),
             "    }",
             "  }",
             "  if (!in.fault) {",
-            *_indent(_indent(absent)),
+            *indent(indent(absent)),
             "  }",
             "}",
         ]
@@ -178,11 +194,11 @@ class _Kernel:
             "if (peek(in) != '[') unsure(in);",
             *open_list(node),
             "for (bool go = enter(in, ']'); go && !in.fault; go = more(in, ']')) {",
-            *_indent(warp),
+            *indent(warp),
             "  if (take_null(in)) {",
-            *_indent(_indent(nothing(node.item))),
+            *indent(indent(nothing(node.item))),
             "  } else {",
-            *_indent(_indent(self._value(node.item, items))),
+            *indent(indent(self._value(node.item, items))),
             "  }",
             f"  row.next[{node.child}]++;",
             "}",
@@ -198,14 +214,14 @@ class _Kernel:
             "Keys keys; keys.count = 0;",
             "for (bool go = enter(in, '}'); go && !in.fault; go = more(in, '}')) {",
             "  Text name = read_name(in);",
-            *_indent(wrapper),
+            *indent(wrapper),
             "  add_key(in, keys, name.start, name.length);",
             "  expect(in, ':');",
-            *_indent(span(key, "name.start", "name.length")),
+            *indent(span(key, "name.start", "name.length")),
             "  if (take_null(in)) {",
-            *_indent(_indent(nothing(value))),
+            *indent(indent(nothing(value))),
             "  } else {",
-            *_indent(_indent(self._value(value, values))),
+            *indent(indent(self._value(value, values))),
             "  }",
             f"  row.next[{node.child}]++;",
             "}",
@@ -236,7 +252,7 @@ class _Kernel:
             "  bool go = enter(in, ']');",
             "  while (go && !in.fault) {",
             "    if (index == end) { unsure(in); return; }",
-            *_indent(_indent(warp)),
+            *indent(indent(warp)),
             f"    {item} value = ({item}){read};",
             f"    if (FILL && LEAD && !in.fault) put_item<{item}>(tensor, index, value);",
             "    index++;",
@@ -249,10 +265,10 @@ class _Kernel:
             f"u8* tensor = {place(node)};",
             *flat,
             "if (peek(in) == '\"') {",
-            *_indent(_tensor_text(node)),
+            *indent(_tensor_text(node)),
             "} else {",
-            *_indent(_nested(shape)),
-            *_indent(written(node, str(node.stride))),
+            *indent(_nested(shape)),
+            *indent(written(node, str(node.stride))),
             "}",
         ]
 
@@ -305,9 +321,9 @@ def _string(node: Node) -> list[str]:
         "Text text = read_string(in);",
         "if (text.escaped && !in.fault) {",
         f"  if (FILL && LEAD) write_text(text, {place(node)});",
-        *_indent(written(node, "text.length")),
+        *indent(written(node, "text.length")),
         "} else {",
-        *_indent(span(node, "text.start", "text.length")),
+        *indent(span(node, "text.start", "text.length")),
         "}",
     ]
 
@@ -338,7 +354,3 @@ def _powers() -> str:
             bits >>= bits.bit_length() - 128
         words += [f"0x{bits >> 64:x}ULL", f"0x{bits % 2**64:x}ULL"]
     return f"DEVICE const u64 powers_of_ten[] = {{{', '.join(words)}}};"
-
-
-def _indent(lines: Sequence[str]) -> list[str]:
-    return [f"  {line}" for line in lines]
