@@ -3,7 +3,7 @@
 BIN := .venv/bin
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
-.PHONY: help setup demo test lint bench test-spark40 clean
+.PHONY: help setup setup-gpu demo test lint bench test-spark40 clean
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,10 +11,13 @@ help: ## Show this
 setup: ## Make .venv, install the packages, fetch and build the jars (what is there already is left alone)
 	@scripts/setup.sh
 
+setup-gpu: ## The same, and the jars of GPU decoding, with their tests (RAPIDS is 576 MB)
+	@scripts/setup.sh gpu
+
 demo: setup ## Real digits through Kafka and Delta into a model, on this machine
 	@$(BIN)/kbit demo
 
-test: setup ## Tests with a real broker, Delta and local-cluster; at least 85 % of the lines
+test: setup-gpu ## Tests with a real broker, Delta and local-cluster; at least 85 % of the lines
 	@rm -f .coverage .coverage.*
 	@$(BIN)/python -m pytest --cov --cov-report= $(PYTEST_ARGS)
 	@$(BIN)/coverage report --fail-under 85 | tail -n 40

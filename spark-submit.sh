@@ -22,6 +22,18 @@ if [ -z "${SPARK_HOME:-}" ]; then
 fi
 export PYSPARK_PYTHON=$python PYSPARK_DRIVER_PYTHON=$python PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 jars=${KBIT_JARS:-$root/jars/target/spark}
+gpu=()
+if [ "${KBIT_GPU:-0}" = 1 ]; then # a plugin must be on the class path before the process starts: docs/gpu.md
+  gpu_jars=${KBIT_GPU_JARS:-$root/jars/target/gpu}
+  if ! ls "$gpu_jars"/rapids-4-spark*.jar >/dev/null 2>&1; then
+    echo "error: no jar of RAPIDS in $gpu_jars" >&2
+    echo "  run \`scripts/setup.sh gpu\`, or set KBIT_GPU_JARS to the folder that holds it" >&2
+    exit 3
+  fi
+  path=$(printf '%s:' "$gpu_jars"/*.jar "$jars"/kbit-jvm*.jar | sed 's/:$//')
+  gpu=(--conf "spark.plugins=com.nvidia.spark.SQLPlugin"
+    --conf "spark.driver.extraClassPath=$path" --conf "spark.executor.extraClassPath=$path")
+fi
 exec "$SPARK_HOME/bin/spark-submit" --properties-file "$root/conf/spark-defaults.conf" \
   --conf "spark.jars=$(printf '%s,' "$jars"/*.jar | sed 's/,$//')" \
-  --conf "spark.driver.extraJavaOptions=-XX:+UseParallelGC -Dlog4j2.configurationFile=$root/conf/log4j2.properties" "$@"
+  --conf "spark.driver.extraJavaOptions=-XX:+UseParallelGC -Dlog4j2.configurationFile=$root/conf/log4j2.properties" ${gpu[@]+"${gpu[@]}"} "$@"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Databricks init script, run on every node before Spark starts: puts the project's jars onto Spark's class path.
 # It downloads nothing. KBIT_INIT_JARS is the folder in a Unity Catalog volume that holds kbit-jvm-*.jar and, where
-# KBIT_INIT_RAPIDS=1, one rapids-4-spark_2.13-*.jar. KBIT_INIT_TARGET is for tests.
+# KBIT_INIT_RAPIDS=1, what is in jars/target/gpu: RAPIDS (for the runtime's CUDA), kbit-gpu and JNA.
+# KBIT_INIT_TARGET is for tests.
 set -euo pipefail
 target=${KBIT_INIT_TARGET:-/databricks/jars}
 
@@ -24,4 +25,6 @@ copy_one() {  # copies the only file that matches; two versions on one class pat
 copy_one "kbit-jvm-*.jar"
 if [ "${KBIT_INIT_RAPIDS:-0}" = 1 ]; then
   copy_one "rapids-4-spark_2.13-*.jar"
+  copy_one "kbit-gpu-*.jar"
+  copy_one "jna-*.jar"
 fi

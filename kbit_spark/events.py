@@ -14,6 +14,9 @@ Kind = Literal[
     "run",  # one per run: start (config) and end (outcome)
     "ingest_batch",  # one per micro-batch
     "ingest_loss",  # records given up before a stream went on (--accept-loss)
+    "decode_placement",  # once per decision which engine decodes batches of a size, with the reason
+    "decode_fallback",  # one per batch that the GPU failed and the CPU decoded, with the reason
+    "decode_difference",  # one per batch in which the shadow check found the engines to differ, with the coordinates
     "stream_progress",  # one per trigger, what foreachBatch cannot know: planning, offsets, write-ahead log
     "table_care",  # one per compaction or vacuum of a table, also where it failed
     "spark_stage",  # one per completed stage, from the SparkListener

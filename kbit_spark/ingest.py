@@ -14,13 +14,14 @@ from contextlib import closing
 from pyspark.sql import DataFrame, SparkSession
 
 from kbit_spark.codecs.decoder import value_type
+from kbit_spark.codecs.gpu.functions import GpuFunctions, rapids_functions
 from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.load import dump
+from kbit_spark.engines import Engines, MiscountError
 from kbit_spark.epoch_guard import check_continuity
-from kbit_spark.errors import RunError
 from kbit_spark.events import Event
-from kbit_spark.schemas import LedgerEntry, Loss
+from kbit_spark.schemas import Engine, LedgerEntry, Loss, OffsetRange
 from kbit_spark.session import session_given, spark_session
 from kbit_spark.sources.continuity import Start
 from kbit_spark.sources.kafka import Lag, check_topics, read_stream
@@ -70,13 +71,20 @@ class BatchWriter:
     """Writes micro-batches: decode and write in one pass, dead letters where there are any, then the ledger entry."""
 
     def __init__(
-        self, spark: SparkSession, config: IngestConfig, telemetry: Telemetry, start: Start | None = None
+        self,
+        spark: SparkSession,
+        config: IngestConfig,
+        telemetry: Telemetry,
+        start: Start | None = None,
+        gpu: GpuFunctions | None = None,
     ) -> None:
+        functions = gpu or rapids_functions(spark, config.decode.shadow_fraction)
         self._config = config
         self._start = start or Start()
         self._telemetry = telemetry
         self._log = CheckpointLog(spark, config.checkpoint_dir)
-        self._decoder = PayloadDecoder(spark, config.kafka, config.fields)
+        self._decoder = PayloadDecoder(spark, config.kafka, config.fields, functions)
+        self._engines = Engines(config.decode, self._decoder, functions, telemetry.emit)
         self._tally = Tally(spark)
         self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)))
         self._rejected = TableWriter(spark, config.tables.rejected, REJECTED)
@@ -91,32 +99,55 @@ class BatchWriter:
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch; repeating it changes nothing."""
         start = time.monotonic()
-        transaction = self._transaction(batch_id)
-        append = self._write_samples(batch, transaction)
-        if append is None:
+        scope, transaction, ranges = f"batch={batch_id}", self._transaction(batch_id), self._log.ranges(batch_id)
+        whole, ran = self._engines.run(
+            scope, sum(r.span for r in ranges), lambda engine: self._prepare(batch, transaction, ranges, engine)
+        )
+        if whole is None:
             log.info("batch %d is in the table already", batch_id)
             return
-        try:
-            entry = self._ledger_entry(batch_id, self._tally.counts())
-            check_written(entry, append.rows())
-            if entry.bad:
-                self._write_rejected(batch, transaction)
+        append, entry = whole
+        with closing(append):
             append.commit(entry.to_metadata())
-        finally:
-            append.close()
-        self._telemetry.emit(batch_event(entry, time.monotonic() - start, self._lag.behind(entry.ranges)))
+        numbers = batch_numbers(entry, time.monotonic() - start, self._lag.behind(entry.ranges))
+        numbers |= ran.numbers() | self._engines.check(scope, batch, ran)
+        labels = {"engine": ran.engine}
+        self._telemetry.emit(Event(kind="ingest_batch", scope=scope, numbers=numbers, labels=labels))
         self._care.after(batch_id)
 
     def close(self) -> None:
         """Let table care under way end."""
         self._care.close()
 
-    def _write_samples(self, batch: DataFrame, transaction: Transaction) -> Append | None:
+    def _prepare(
+        self, batch: DataFrame, transaction: Transaction, ranges: tuple[OffsetRange, ...], engine: Engine
+    ) -> tuple[Append, LedgerEntry] | None:
+        """Do all of a batch but the commit of its samples; None where that was made before.
+
+        Raises:
+            MiscountError: see `check_written`.
+        """
+        append = self._write_samples(batch, transaction, engine)
+        if append is None:
+            return None
+        try:
+            entry = self._ledger_entry(transaction.version, ranges, self._tally.counts())
+            check_written(entry, append.rows())
+            if entry.bad:
+                self._write_rejected(batch, transaction, engine)
+        except BaseException:
+            append.close()
+            raise
+        return append, entry
+
+    def _write_samples(self, batch: DataFrame, transaction: Transaction, engine: Engine) -> Append | None:
         """Write the good records, once more where they name schemas that had to be asked for; nothing is committed."""
         self._describe("write samples")
         self._decoder.settle(batch)
-        while (append := self._samples.begin(transaction)) is not None:
-            append.write(sample_rows(self._tally.good_records(self._decoder.decode(batch)), self._config.split))
+        while (append := self._samples.begin(transaction, engine)) is not None:
+            good = self._tally.good_records(self._decoder.decode(batch, engine), engine)
+            with self._engines.planning(batch.sparkSession, engine, counting=True):
+                append.write(sample_rows(good, self._config.split))
             if not self._decoder.resolve_new():
                 break
             append.close()
@@ -127,21 +158,25 @@ class BatchWriter:
             self._epoch = self._log.query_id() or "none"
         return Transaction(f"kbit:{self._config.stream_id}:{self._epoch}", batch_id)
 
-    def _write_rejected(self, batch: DataFrame, transaction: Transaction) -> None:
-        """Read and decode the batch once more for its bad records: they are few, and keeping all would cost more."""
+    def _write_rejected(self, batch: DataFrame, transaction: Transaction, engine: Engine) -> None:
+        """Read and decode the batch once more for its bad records: they are few, and keeping all would cost more.
+
+        For the same reason the CPU writes them, whichever engine finds them.
+        """
         append = self._rejected.begin(transaction)
         if append is None:
             return  # a crash came before the samples' commit
         try:
             self._describe("write rejected")
-            append.write(rejected_rows(self._decoder.decode(batch), self._formats, transaction.version))
+            rows = rejected_rows(self._decoder.decode(batch, engine), self._formats, transaction.version)
+            with self._engines.planning(batch.sparkSession, engine):
+                append.write(rows)
             append.commit()
         finally:
             append.close()
 
-    def _ledger_entry(self, batch_id: int, counts: Counts) -> LedgerEntry:
+    def _ledger_entry(self, batch_id: int, ranges: tuple[OffsetRange, ...], counts: Counts) -> LedgerEntry:
         assert self._epoch is not None
-        ranges = self._log.ranges(batch_id)
         return LedgerEntry(
             stream_id=self._config.stream_id,
             epoch=self._epoch,
@@ -160,11 +195,11 @@ def check_written(entry: LedgerEntry, rows: int | None) -> None:
     """Compare the ledger with what the files hold by their own count, before either is committed.
 
     Raises:
-        RunError: they differ.
+        MiscountError: they differ.
     """
     if rows is not None and rows != entry.good:
         msg = f"batch {entry.batch_id}: {entry.good} good records were decoded, but {rows} were written"
-        raise RunError(msg, "nothing was committed; start again, the batch will run once more")
+        raise MiscountError(msg, "nothing was committed; start again, the batch will run once more")
 
 
 def loss_event(lost: Sequence[Loss]) -> Event:
@@ -175,8 +210,8 @@ def loss_event(lost: Sequence[Loss]) -> Event:
     return Event(kind="ingest_loss", numbers=numbers, labels={"places": places})
 
 
-def batch_event(entry: LedgerEntry, duration_s: float, lag_rows: int | None) -> Event:
-    """Return the event that tells of a written batch."""
+def batch_numbers(entry: LedgerEntry, duration_s: float, lag_rows: int | None) -> dict[str, float]:
+    """Return what the event of a written batch tells."""
     rows = entry.good + entry.bad + entry.tombstones
     numbers: dict[str, float] = {
         "batch_id": entry.batch_id,
@@ -190,4 +225,4 @@ def batch_event(entry: LedgerEntry, duration_s: float, lag_rows: int | None) -> 
     }
     if lag_rows is not None:
         numbers["lag_rows"] = lag_rows
-    return Event(kind="ingest_batch", scope=f"batch={entry.batch_id}", numbers=numbers)
+    return numbers

@@ -20,6 +20,8 @@ from kbit_spark.column_types import TypeTree, parse_type
 
 DType = Literal["uint8", "int8", "int16", "int32", "int64", "float32", "float64"]
 Split = Literal["train", "validation", "test"]
+Engine = Literal["cpu", "gpu"]
+"""What decodes a batch and encodes its files."""
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 SPLIT_COLUMN = "_split"

@@ -22,6 +22,7 @@ from pyspark import __version__ as pyspark_version
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from kbit_spark import rapids
 from kbit_spark.errors import KbitError, MissingRequirement, RunError
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parent
 PYSPARK = Path(pyspark.__file__).resolve().parent
 JARS = Path(os.environ.get("KBIT_JARS", PACKAGE.parent / "jars/target/spark"))
+GPU_JARS = PACKAGE.parent / "jars/target/gpu"
 LOGGING = PACKAGE.parent / "conf/log4j2.properties"
 LISTENER = "kbit.telemetry.StageListener"
 
@@ -92,6 +94,7 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
         conf.setIfMissing(key, value)
     for key, value in settings.items():
         conf.set(key, value)
+    _add_rapids(conf)
     _add_listener(conf)
     conf.setIfMissing("spark.master", "local[*]")
     conf.set("spark.app.name", app_name)
@@ -127,6 +130,16 @@ def _jar_settings(conf: SparkConf) -> dict[str, str]:
         msg = f"no jars in {JARS}"
         raise MissingRequirement(msg, "run `make setup`, or set KBIT_JARS to the folder that holds them")
     return {"spark.jars": ",".join(str(jar) for jar in jars)}
+
+
+def _add_rapids(conf: SparkConf) -> None:
+    if not rapids.is_asked_for(conf.get("spark.plugins")):
+        return
+    for key, value in rapids.DEFAULTS.items():
+        conf.setIfMissing(key, value)
+    if not conf.contains("spark.driver.extraClassPath"):
+        for key, value in rapids.class_path(JARS, GPU_JARS).items():
+            conf.setIfMissing(key, value)
 
 
 def _add_listener(conf: SparkConf) -> None:
@@ -170,6 +183,8 @@ def _start_failure(error: Exception) -> KbitError:
 def _where_from(name: str) -> str:
     if name.startswith("kbit."):
         return "its jar, kbit-jvm, is missing in spark.jars or too old: run `make setup`, or set KBIT_JARS"
+    if name == rapids.PLUGIN:
+        return "spark-submit must put RAPIDS on the class path of its process: KBIT_GPU=1 ./spark-submit.sh ..."
     return "add the jar that holds it to spark.jars"
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes what the project needs: Java, Maven, .venv, packages, jars. Runs again in a moment where all is there.
+# Makes what the project needs: Java, Maven, .venv, packages, jars; with the argument gpu also the jars that decode on the
+# GPU, of which RAPIDS is 576 MB. Runs again in a moment where all is there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { echo "setup: $*"; }
@@ -37,19 +38,44 @@ venv() {
   touch "$stamp"
 }
 
-jars() {
-  local stamp=jars/target/.stamp
-  [ -f "$stamp" ] && [ -z "$(find jars -newer "$stamp" \( -name pom.xml -o -name '*.java' \) -not -path '*/target/*' -print -quit)" ] && return
+is_older() { # stamp folder...: whether a source in the folders is newer than the stamp
+  local stamp=$1
+  shift
+  [ ! -f "$stamp" ] ||
+    [ -n "$(find "$@" -newer "$stamp" \( -name pom.xml -o -path '*/src/*' \) -type f -not -path '*/target/*' -print -quit)" ]
+}
+
+build_tools() {
   has_java || install_tools openjdk-17-jdk-headless || true
   has_java || fail "no Java 17 or newer with the module jdk.incubator.vector" \
     "install a full JDK (Debian: apt-get install openjdk-17-jdk-headless) and put it on the PATH"
   command -v mvn >/dev/null || install_tools maven || true
   command -v mvn >/dev/null || fail "no Maven" "install it (Debian: apt-get install maven)"
+}
+
+jars() {
+  local stamp=jars/target/.stamp
+  is_older "$stamp" jars/pom.xml jars/kbit-jvm jars/spark jars/broker || return 0
+  build_tools
   say "jars into jars/target"
   rm -rf jars/target/spark jars/target/broker
   (cd jars && mvn -B -q package)
   mkdir -p jars/target && touch "$stamp"
 }
 
+gpu_jars() {
+  local stamp=jars/target/.stamp-gpu libraries
+  is_older "$stamp" jars/pom.xml jars/kbit-jvm jars/kbit-gpu || return 0
+  build_tools
+  libraries=$(find .venv/lib/ -path '*/nvidia/cu13/lib/libnvrtc.so.*' -printf '%h' -quit)
+  [ -n "$libraries" ] || fail "no NVRTC 13 in .venv" "it comes with torch for CUDA 13 on Linux: pip install nvidia-cuda-nvrtc"
+  say "jars of GPU decoding into jars/target/gpu (RAPIDS is 576 MB, fetched once)"
+  rm -rf jars/target/gpu
+  (cd jars && mvn -B -q -P gpu -pl kbit-gpu -am package "-Dkbit.gpu.libraries=$PWD/../$libraries")
+  touch "$stamp"
+}
+
+[[ ${1:-} =~ ^(gpu)?$ ]] || fail "no step $1" "scripts/setup.sh [gpu]"
 jars
 venv
+if [ "${1:-}" = gpu ]; then gpu_jars; fi

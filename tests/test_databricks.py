@@ -15,7 +15,7 @@ import pytest
 import yaml
 from databricks.bundles.jobs import ClusterSpec, Job, RuntimeEngine, TaskRetryMode
 
-from kbit_spark import ingest, train
+from kbit_spark import ingest, rapids, train
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.load import load
 from kbit_spark.config.train import TrainConfig
@@ -132,6 +132,8 @@ def test_only_ingest_loads_rapids_and_its_pool_is_bounded():
     assert stream.spark_env_vars["KBIT_INIT_RAPIDS"] == "1"
     pool = {key: float(stream.spark_conf[f"spark.rapids.memory.gpu.{key}"]) for key in POOL}
     assert 0 < pool["minAllocFraction"] <= pool["allocFraction"] <= pool["maxAllocFraction"] < 1
+    assert rapids.DEFAULTS.keys() <= stream.spark_conf.keys()
+    assert stream.spark_conf[rapids.ENABLED] == "false"
     assert "spark.plugins" not in training.spark_conf
     assert training.spark_env_vars["KBIT_INIT_RAPIDS"] == "0"
     assert training.spark_conf["spark.task.resource.gpu.amount"] == "1"
@@ -210,10 +212,12 @@ def test_the_init_script_copies_what_the_job_needs(tmp_path: Path):
     missing = run_init(jars, ingest_jars, "1")
     assert missing.returncode == 3
     assert "0 files match" in missing.stderr
-    (jars / "rapids-4-spark_2.13-26.08.1-cuda12.jar").write_bytes(b"rapids")
+    gpu = ("rapids-4-spark_2.13-26.08.1-cuda12.jar", "kbit-gpu-0.1.0.jar", "jna-5.17.0.jar")
+    for name in gpu:
+        (jars / name).write_bytes(b"gpu")
     assert run_init(jars, ingest_jars, "1").returncode == 0
     assert run_init(jars, train_jars, "0").returncode == 0
-    assert len(list(ingest_jars.iterdir())) == 2
+    assert {jar.name for jar in ingest_jars.iterdir()} == {"kbit-jvm-0.1.0.jar", *gpu}
     assert [jar.name for jar in train_jars.iterdir()] == ["kbit-jvm-0.1.0.jar"]
     (jars / "kbit-jvm-0.2.0.jar").write_bytes(b"kbit")
     assert "2 files match" in run_init(jars, train_jars, "0").stderr

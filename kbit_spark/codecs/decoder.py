@@ -91,14 +91,17 @@ class DecodeFunction:
     def __init__(self, spark: SparkSession, plan: Plan, fields: Sequence[FieldSpec], unresolved: JavaObject) -> None:
         """Make the function; `unresolved` is the accumulator that it fills with the schema ids that the plan lacks."""
         jvm: Any = spark.sparkContext._jvm
+        self._jvm = jvm
         result = StructType([StructField("value", value_type(fields)), StructField("error", ERROR)])
         java_type = jvm.org.apache.spark.sql.types.DataType.fromJson(result.json())
-        self._function = jvm.kbit.decode.DecodeUdf.of(json.dumps(plan), unresolved, java_type)
-        self._to_seq = jvm.PythonUtils.toSeq
+        self._function = self._make(json.dumps(plan), unresolved, java_type)
+
+    def _make(self, plan: str, unresolved: JavaObject, result: JavaObject) -> Any:
+        return self._jvm.kbit.decode.DecodeUdf.of(plan, unresolved, result)
 
     def __call__(self, value: Column) -> Column:
         """Return the decoded payload of `value`."""
-        return ClassicColumn(self._function.apply(self._to_seq([value._jc])))
+        return ClassicColumn(self._function.apply(self._jvm.PythonUtils.toSeq([value._jc])))
 
 
 def unresolved_ids(spark: SparkSession) -> JavaObject:

@@ -18,32 +18,84 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from kbit_spark.codecs.gpu.functions import GpuFunctions
+from kbit_spark.codecs.gpu.program import NotOnGpu
+from kbit_spark.codecs.placement import Work, joined
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.codecs.topic import TopicDecoder
 from kbit_spark.config.ingest import KafkaConfig
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas import Engine, FieldSpec
 
 SAMPLE_RECORDS = 20
 """Records of a topic that decide its framing."""
+_BY_CPU = "_decoded_by_cpu"
 
 
 class PayloadDecoder:
     """Decodes the payloads of all topics into one row type; holds what is known of their schemas."""
 
-    def __init__(self, spark: SparkSession, kafka: KafkaConfig, fields: Sequence[FieldSpec]) -> None:
+    def __init__(
+        self, spark: SparkSession, kafka: KafkaConfig, fields: Sequence[FieldSpec], gpu: GpuFunctions | str = "no GPU"
+    ) -> None:
         """Read the schemas that stand in files; the registry is not asked before a record names one of its ids.
+
+        Args:
+            spark: the session.
+            kafka: topics and registry.
+            fields: the row.
+            gpu: what makes functions for the GPU, or why nothing does.
 
         Raises:
             UsageError: a schema that cannot be read or can never give the fields, settings of the registry.
         """
         registry = SchemaRegistry(kafka.registry) if kafka.registry else None
-        self._topics = [TopicDecoder(spark, topic, kafka.framings(topic), fields, registry) for topic in kafka.topics]
+        self._gpu = None if isinstance(gpu, str) else gpu
+        self._no_gpu = gpu if isinstance(gpu, str) else None
+        self._topics = [
+            TopicDecoder(spark, topic, kafka.framings(topic), fields, registry, self._gpu) for topic in kafka.topics
+        ]
 
-    def decode(self, records: DataFrame) -> DataFrame:
+    def decode(self, records: DataFrame, engine: Engine = "cpu") -> DataFrame:
         """Return records, which have the columns topic and value, with `decoded` and the header's `schema_id`."""
         topic, value = sf.col("topic"), sf.col("value")
-        schema_id = self.schema_id(topic, value).cast("int")  # where no topic has ids, the null has no type
+        schema_id = self.schema_id(topic, value, engine).cast("int")  # where no topic has ids, the null has no type
+        if engine == "gpu":
+            return self._decode_by_gpu(records, schema_id)
         return records.withColumns({"decoded": self.column(topic, value), "schema_id": schema_id})
+
+    def _decode_by_gpu(self, records: DataFrame, schema_id: Column) -> DataFrame:
+        """Decode topics without a kernel below, on the CPU, and the others above them.
+
+        RAPIDS evaluates every branch for every row, so each decoder gets nulls for the payloads of other topics, and
+        gives nulls for them.
+        """
+        topic, value = sf.col("topic"), sf.col("value")
+        refused = [known for known in self._topics if isinstance(known.kernel(), NotOnGpu)]
+        columns = [
+            known.column(sf.when(topic == known.name, value) if len(self._topics) > 1 else value, "gpu")
+            for known in self._topics
+            if known not in refused
+        ]
+        if refused:  # a step of its own: the optimizer does not merge decoders into what uses their result
+            by_cpu = _for_each(refused, topic, lambda known: known.column(value), exhaustive=False)
+            records, columns = records.withColumn(_BY_CPU, by_cpu), [sf.col(_BY_CPU), *columns]
+        decoded = columns[0] if len(columns) == 1 else sf.coalesce(*columns)
+        return records.withColumns({"decoded": decoded, "schema_id": schema_id}).drop(_BY_CPU)
+
+    def work(self, rows: int) -> Work:
+        """Return what a batch of so many rows asks of an engine, as far as the schemas are known now."""
+        name = ",".join(topic.plan_name() for topic in self._topics)
+        if self._gpu is None:
+            return Work(name, rows, self._no_gpu)
+        refusals = [(topic.name, str(why)) for topic in self._topics if isinstance(why := topic.kernel(), NotOnGpu)]
+        return Work(name, rows, joined(refusals) if len(refusals) == len(self._topics) else None)
+
+    def differing(self, records: DataFrame) -> DataFrame:
+        """Return the coordinates of the records that the engines decode differently."""
+        by_cpu = self.column(sf.col("topic"), sf.col("value"))
+        same = sf.col("decoded").cast("string").eqNullSafe(by_cpu.cast("string"))  # maps have no equality
+        compared = self.decode(records, "gpu").select("topic", "partition", "offset", same.alias("same"))
+        return compared.where(~sf.col("same")).drop("same")
 
     def column(self, topic: Column, value: Column) -> Column:
         """Return the decoded payload of each record, as far as the schemas are known now.
@@ -55,15 +107,14 @@ class PayloadDecoder:
         Returns:
             A struct of `value` and `error`, of which exactly one is null; null itself for a tombstone.
         """
-        return self._for_each_topic(topic, lambda known: known.column(value))
+        return _for_each(self._topics, topic, lambda known: known.column(value))
 
-    def schema_id(self, topic: Column, value: Column) -> Column:
+    def schema_id(self, topic: Column, value: Column, engine: Engine = "cpu") -> Column:
         """Return the registry's id in the record's header as an int; null where the topic's header has none."""
-        header = sf.when(
-            (sf.length(value) >= 5) & (sf.substring(value, 1, 1) == sf.lit(b"\0")),
-            sf.conv(sf.hex(sf.substring(value, 2, 4)), 16, 10).cast("long").try_cast("int"),
-        )
-        return self._for_each_topic(topic, lambda known: header if known.framing == "confluent" else sf.lit(None))
+        if not any(known.framing == "confluent" for known in self._topics):
+            return sf.lit(None)
+        header = self._gpu.schema_id(value) if engine == "gpu" and self._gpu else header_id(value)
+        return _for_each(self._topics, topic, lambda known: header if known.framing == "confluent" else sf.lit(None))
 
     def settle(self, batch: DataFrame) -> None:
         """Decide the framing of topics that say `auto` by the batch's first records, and log it.
@@ -96,11 +147,27 @@ class PayloadDecoder:
         answers = [topic.resolve_new() for topic in self._topics]  # every topic, not only up to the first
         return any(answers)
 
-    def _for_each_topic(self, topic: Column, make: Callable[[TopicDecoder], Column]) -> Column:
-        first, *others = self._topics
-        if not others:
-            return make(first)
-        column = sf.when(topic == first.name, make(first))
-        for other in others:
-            column = column.when(topic == other.name, make(other))
-        return column
+
+def header_id(value: Column) -> Column:
+    """Return the registry's id in a payload's header as an int; null where it has none, or one above 2^31 - 1."""
+    return sf.when(
+        (sf.length(value) >= 5) & (sf.substring(value, 1, 1) == sf.lit(b"\0")),
+        sf.conv(sf.hex(sf.substring(value, 2, 4)), 16, 10).cast("long").try_cast("int"),
+    )
+
+
+def _for_each(
+    topics: Sequence[TopicDecoder],
+    topic: Column,
+    make: Callable[[TopicDecoder], Column],
+    *,
+    exhaustive: bool = True,
+) -> Column:
+    """Return the column that `make` gives for a record's topic; `exhaustive`: there are no records of others."""
+    first, *others = topics
+    if exhaustive and not others:
+        return make(first)
+    column = sf.when(topic == first.name, make(first))
+    for other in others:
+        column = column.when(topic == other.name, make(other))
+    return column

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -10,10 +11,12 @@ from pyspark.sql import Column, SparkSession
 
 from kbit_spark.codecs.decoder import DecodeFunction, unresolved_ids
 from kbit_spark.codecs.framing import UNRESOLVED, ConfluentSchemas, raw_plan, read_reader_schema, read_schemas, soe_plan
+from kbit_spark.codecs.gpu.functions import Decode, GpuFunctions
+from kbit_spark.codecs.gpu.program import NotOnGpu, Program
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.config.ingest import TopicConfig
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas import Engine, FieldSpec
 
 log = logging.getLogger("kbit")
 
@@ -28,8 +31,9 @@ class TopicDecoder:
         framings: Sequence[str],
         fields: Sequence[FieldSpec],
         registry: SchemaRegistry | None,
+        gpu: GpuFunctions | None = None,
     ) -> None:
-        """Read the schemas that stand in files.
+        """Read the schemas that stand in files; `gpu` is None where the session has no GPU.
 
         Raises:
             UsageError: one that cannot be read or can never give the fields.
@@ -45,13 +49,45 @@ class TopicDecoder:
             self._fixed["soe"] = soe_plan(read_schemas(config), fields, read_reader_schema(config))
         self._framings = tuple(framings)
         self._unresolved = unresolved_ids(spark)
-        self._function: DecodeFunction | None = None
+        self._gpu = gpu
+        self._functions: dict[Engine, Decode] = {}
+        self._kernel: Program | NotOnGpu | None = None
+        self._plan_name = ""
 
-    def column(self, value: Column) -> Column:
+    def column(self, value: Column, engine: Engine = "cpu") -> Column:
         """Return the decoded payload of the topic's records, as far as their schemas are known now."""
-        if self._function is None:
-            self._function = DecodeFunction(self._spark, self._plan(self.framing), self._fields, self._unresolved)
-        return self._function(value)
+        if engine not in self._functions:
+            self._functions[engine] = self._function(engine)
+        return self._functions[engine](value)
+
+    def _function(self, engine: Engine) -> Decode:
+        plan = self._plan(self.framing)
+        if engine == "cpu":
+            return DecodeFunction(self._spark, plan, self._fields, self._unresolved)
+        kernel = self.kernel()
+        assert self._gpu is not None
+        assert not isinstance(kernel, NotOnGpu)
+        return self._gpu.decoder(plan, kernel, self._fields, self._unresolved)
+
+    def kernel(self) -> Program | NotOnGpu:
+        """Return the kernel of the topic's plan as it stands, or why there is none."""
+        if self._kernel is None:
+            try:
+                self._kernel = self._gpu.program(self._plan(self.framing)) if self._gpu else NotOnGpu("there is no GPU")
+            except NotOnGpu as refusal:
+                self._kernel = refusal
+        return self._kernel
+
+    def plan_name(self) -> str:
+        """Return what names the topic's plan as it stands: another schema gives another name."""
+        if not self._plan_name:
+            text = json.dumps([self.name, self.framing, self._plan(self.framing)])
+            self._plan_name = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return self._plan_name
+
+    def _forget(self) -> None:
+        """Make everything anew that was made from the plan."""
+        self._functions, self._kernel, self._plan_name = {}, None, ""
 
     def resolve_new(self) -> bool:
         """Ask the registry for the ids that records named since the last call; False where there were none."""
@@ -70,7 +106,8 @@ class TopicDecoder:
         best = max(rates, key=lambda framing: rates[framing])  # of equals the first: the most telling header
         self.settled = rates[best][0] > 0
         if best != self.framing:
-            self.framing, self._function = best, None
+            self.framing = best
+            self._forget()
         found = f"{rates[best][0]} of its first {len(payloads)} records decode"
         log.info("topic %s: framing %s (%s)%s", self.name, best, found, "" if self.settled else "; asked again")
 
@@ -98,7 +135,7 @@ class TopicDecoder:
         assert self._confluent is not None
         for schema_id in ids:
             self._confluent.learn(schema_id)
-        self._function = None
+        self._forget()
 
 
 def _ids_named(results: Sequence[Mapping[str, object]], payloads: Sequence[bytes]) -> list[int]:

@@ -68,6 +68,9 @@ class KafkaConfig(Frozen):
     """Where a stream without a checkpoint begins."""
 
     max_offsets_per_trigger: int | None = Field(default=50_000, ge=1)
+    min_partitions: int | None = Field(default=None, ge=1)
+    """Tasks that read a batch, at least: for topics with fewer partitions than cores; none: one for each partition."""
+
     options: Options = Field(default_factory=dict)
     """Consumer options passed through, e.g. security.protocol: SASL_SSL; never a secret."""
 
@@ -149,6 +152,16 @@ class SplitConfig(Frozen):
         return self
 
 
+class DecodeConfig(Frozen):
+    """Which engine decodes; the GPU is one only in a session with RAPIDS (docs/gpu.md)."""
+
+    placement: Literal["auto", "gpu", "cpu"] = "auto"
+    """Auto takes the faster one, by what it measures in the stream itself."""
+
+    shadow_fraction: float = Field(default=0.0, ge=0, le=1)
+    """Share of the records that the other engine decodes as well, to count differences; costs another read of them."""
+
+
 class TablesConfig(Frozen):
     """Paths of the Delta tables that the stream writes."""
 
@@ -196,6 +209,7 @@ class IngestConfig(Frozen):
     checkpoint_dir: DataPath
     trigger: TriggerConfig = TriggerConfig()
     guard: GuardConfig = GuardConfig()
+    decode: DecodeConfig = DecodeConfig()
     split: SplitConfig = SplitConfig()
     maintenance: MaintenanceConfig = MaintenanceConfig()
     telemetry: TelemetryConfig = TelemetryConfig()

@@ -42,6 +42,8 @@ def read_stream(spark: SparkSession, config: KafkaConfig, start: Places | None =
     )
     if config.max_offsets_per_trigger is not None:
         reader = reader.option("maxOffsetsPerTrigger", config.max_offsets_per_trigger)
+    if config.min_partitions is not None:
+        reader = reader.option("minPartitions", config.min_partitions)
     for name, value in config.consumer_options().items():
         reader = reader.option(f"kafka.{name.removeprefix('kafka.')}", value)
     return reader.load()

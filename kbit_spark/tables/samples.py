@@ -49,7 +49,11 @@ def parquet_settings(tensors: Sequence[str]) -> dict[str, str]:
     """Return the Spark settings of a session that writes a table with these tensor columns."""
     # tensors hardly ever repeat: looking each one up in a dictionary would take a third of the time to write it
     no_dictionary = {f"spark.hadoop.parquet.enable.dictionary#{name}": "false" for name in tensors}
-    return {"spark.hadoop.parquet.block.size": str(ROW_GROUP_BYTES), **no_dictionary}
+    return {
+        "spark.hadoop.parquet.block.size": str(ROW_GROUP_BYTES),
+        "spark.rapids.sql.format.parquet.writer.rowGroupSizeBytes": str(ROW_GROUP_BYTES),  # it ignores the one above
+        **no_dictionary,
+    }
 
 
 def ensure_samples(spark: SparkSession, path: str, value: StructType) -> None:
@@ -86,8 +90,9 @@ def split_column(split: SplitConfig) -> Column:
     """Return the split of a record: a hash of its key, else of its coordinates, held against the shares.
 
     The hash (xxhash64 of salt and key) is part of the tables' meaning: changing it would leak test rows into training.
+    It is one of bytes, so a key's hash is that of the string with its bytes, which RAPIDS has and that of binary not.
     """
-    keyed = sf.xxhash64(sf.lit(split.salt), sf.col("key"))
+    keyed = sf.xxhash64(sf.lit(split.salt), sf.col("key").cast("string"))
     keyless = sf.xxhash64(sf.lit(split.salt), sf.col("topic"), sf.col("partition"), sf.col("offset"))
     bucket = sf.pmod(sf.when(sf.col("key").isNotNull(), keyed).otherwise(keyless), sf.lit(_BUCKETS))
     test = round(split.test * _BUCKETS)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.classic.column import Column as ClassicColumn
 
-_FUNCTION = "kbit_tally"
+from kbit_spark.schemas import Engine
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,21 @@ class Tally:
 
     def __init__(self, spark: SparkSession) -> None:
         context: Any = spark.sparkContext._jsc.sc()
-        jvm: Any = spark.sparkContext._jvm
+        self._jvm: Any = spark.sparkContext._jvm
         self._counters = [context.longAccumulator(f"kbit.{name}") for name in ("good", "bad", "tombstones")]
-        spark._jsparkSession.udf().register(_FUNCTION, jvm.kbit.ledger.TallyUdf.of(*self._counters))
 
-    def good_records(self, decoded: DataFrame) -> DataFrame:
+    def good_records(self, decoded: DataFrame, engine: Engine = "cpu") -> DataFrame:
         """Return the records of a decoded batch that have a value; whoever runs the result counts the batch."""
         for counter in self._counters:
             counter.reset()
         has_value, has_error = sf.col("decoded.value").isNotNull(), sf.col("decoded.error").isNotNull()
-        return decoded.where(sf.call_function(_FUNCTION, has_value, has_error))
+        arguments = self._jvm.PythonUtils.toSeq([has_value._jc, has_error._jc])
+        return decoded.where(ClassicColumn(self._function(engine).apply(arguments)))
+
+    def _function(self, engine: Engine) -> Any:
+        on_gpu = self._jvm.kbit.gpu.GpuTallyUdf if engine == "gpu" else None
+        udf = on_gpu if isinstance(on_gpu, JavaClass) else self._jvm.kbit.ledger.TallyUdf
+        return udf.of(*self._counters)
 
     def counts(self) -> Counts:
         """Return what the last run of `good_records` counted."""

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from kbit_spark.errors import RunError
+from kbit_spark.schemas import Engine
 from kbit_spark.tables.delta import check_columns
 
 Check = Callable[[StructType], None]
@@ -72,18 +73,32 @@ class TableWriter:
         self._checked: str | None = None
         self._delta = _delta_log(spark)
 
-    def begin(self, transaction: Transaction) -> Append | None:
+    def begin(self, transaction: Transaction, engine: Engine = "cpu") -> Append | None:
         """Begin an append; None where the transaction was committed before.
+
+        Args:
+            transaction: names the append.
+            engine: what writes the data files; the commit is the same.
 
         Raises:
             RunError: the table's columns have changed so that the rows do not fit any more.
         """
         if self._delta is None:
             return CachedAppend(self._path, transaction)
-        delta = self._delta.forTable(self._spark._jsparkSession, self._path).startTransaction()
+        delta = self._start(self._delta.forTable(self._spark._jsparkSession, self._path), engine)
         self._check_schema(delta.metadata().schemaString())
         append = DeltaAppend(self._spark, self._path, delta, transaction)
         return None if append.last_version() >= transaction.version else append
+
+    def _start(self, log: Any, engine: Engine) -> Any:
+        """Return a transaction on Delta's log: RAPIDS has a subclass of Delta's own, which writes files by column."""
+        jvm: Any = self._spark.sparkContext._jvm
+        rapids = jvm.org.apache.spark.sql.delta.rapids.GpuDeltaLog if engine == "gpu" else None
+        if not isinstance(rapids, JavaClass):
+            return log.startTransaction()
+        settings = jvm.com.nvidia.spark.rapids.RapidsConf(self._spark._jsparkSession.sessionState().conf())
+        nothing = jvm.scala.Option.empty()
+        return rapids(log, settings).startTransaction(nothing, nothing)
 
     def _check_schema(self, found: str) -> None:
         if found != self._checked:

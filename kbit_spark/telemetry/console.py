@@ -14,6 +14,8 @@ from rich.text import Text
 from kbit_spark.events import Event
 from kbit_spark.telemetry.progress import LiveLine
 
+_YELLOW = ("table_care", "train_restart", "spark_task_failure", "decode_fallback", "decode_difference")
+
 
 def describe(event: Event) -> str:
     """Return the event as one line for a person; empty for kinds that the console leaves to the files."""
@@ -42,6 +44,12 @@ def describe(event: Event) -> str:
         return f"goes on from step {n.get('step', 0):.0f} (epoch {n.get('epoch', 0):.0f})" + passed_over
     if event.kind == "table_care" and labels.get("outcome") == "failed":
         return f"{labels.get('action')} of {labels.get('table')} failed: {labels.get('reason')}"
+    if event.kind == "decode_placement":
+        return f"decoding on the {labels.get('engine')}: {labels.get('reason')}"
+    if event.kind == "decode_fallback":
+        return f"the GPU failed {event.scope}, the CPU decoded it: {labels.get('reason')}"
+    if event.kind == "decode_difference":
+        return f"{n.get('differences', 0):.0f} records differ between the engines: {labels.get('places')}"
     if event.kind == "spark_task_failure":
         return f"task failed in stage {n.get('stage_id', 0):.0f}: {labels.get('reason', '')}"
     if event.kind == "run":
@@ -99,6 +107,6 @@ def own_stdout() -> TextIO:
 
 
 def _style(event: Event) -> str:
-    if event.kind in ("table_care", "train_restart", "spark_task_failure") or event.labels.get("damaged"):
+    if event.kind in _YELLOW or event.labels.get("damaged"):
         return "yellow"
     return "bold" if event.kind in ("train_epoch", "train_test", "run") else ""

@@ -170,7 +170,18 @@ def test_a_batch_must_serve_each_rank():
 
 
 def test_numbers_carry_their_unit():
-    units = ("_s", "_hours", "_rows", "_steps", "_epochs", "_bytes", "_per_trigger", "_batches")
+    units = (
+        "_s",
+        "_hours",
+        "_rows",
+        "_steps",
+        "_epochs",
+        "_bytes",
+        "_per_trigger",
+        "_batches",
+        "_partitions",
+        "_fraction",
+    )
     free = {"classes", "scale", "mean", "std", "seed", "version", "epochs", "world_size", "global_batch_size"}  # counts
     free |= {"learning_rate", "momentum", "weight_decay", "clip_norm", "min_delta", "validation", "test"}  # no unit
     free |= {"keep_last", "keep_best", "max_restarts"}  # of what stands in the rest of the name
