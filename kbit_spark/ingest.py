@@ -28,7 +28,7 @@ from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
 from kbit_spark.tables.maintenance import TableCare
-from kbit_spark.tables.samples import ensure_samples, parquet_settings, sample_rows, samples_schema
+from kbit_spark.tables.samples import ensure_samples, parquet_settings, sample_columns, samples_schema
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import Append, TableWriter, Transaction
 from kbit_spark.telemetry.hub import Telemetry
@@ -78,6 +78,7 @@ class BatchWriter:
         self._log = CheckpointLog(spark, config.checkpoint_dir)
         self._decoder = PayloadDecoder(spark, config.kafka, config.fields)
         self._tally = Tally(spark)
+        self._columns = sample_columns(config.split)
         self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)))
         self._rejected = TableWriter(spark, config.tables.rejected, REJECTED)
         self._care = TableCare(
@@ -116,7 +117,7 @@ class BatchWriter:
         self._describe("write samples")
         self._decoder.settle(batch)
         while (append := self._samples.begin(transaction)) is not None:
-            append.write(sample_rows(self._tally.good_records(self._decoder.decode(batch)), self._config.split))
+            append.write(self._tally.good_records(self._decoder.decode(batch)).select(self._columns))
             if not self._decoder.resolve_new():
                 break
             append.close()

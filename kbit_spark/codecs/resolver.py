@@ -38,12 +38,15 @@ class PayloadDecoder:
         """
         registry = SchemaRegistry(kafka.registry) if kafka.registry else None
         self._topics = [TopicDecoder(spark, topic, kafka.framings(topic), fields, registry) for topic in kafka.topics]
+        self._columns: dict[str, Column] | None = None  # until a schema or a framing is new: each costs dozens of calls
 
     def decode(self, records: DataFrame) -> DataFrame:
         """Return records, which have the columns topic and value, with `decoded` and the header's `schema_id`."""
-        topic, value = sf.col("topic"), sf.col("value")
-        schema_id = self.schema_id(topic, value).cast("int")  # where no topic has ids, the null has no type
-        return records.withColumns({"decoded": self.column(topic, value), "schema_id": schema_id})
+        if self._columns is None:
+            topic, value = sf.col("topic"), sf.col("value")
+            schema_id = self.schema_id(topic, value).cast("int")  # where no topic has ids, the null has no type
+            self._columns = {"decoded": self.column(topic, value), "schema_id": schema_id}
+        return records.withColumns(self._columns)
 
     def column(self, topic: Column, value: Column) -> Column:
         """Return the decoded payload of each record, as far as the schemas are known now.
@@ -78,6 +81,7 @@ class PayloadDecoder:
             if not topic.settled:
                 rows = batch.where((sf.col("topic") == topic.name) & sf.col("value").isNotNull())
                 topic.settle([bytes(row.value) for row in rows.select("value").limit(SAMPLE_RECORDS).collect()])
+                self._columns = None
 
     def framings(self) -> dict[str, str]:
         """Return the framing of each topic as it stands."""
@@ -94,6 +98,8 @@ class PayloadDecoder:
             RunError: the registry does not answer.
         """
         answers = [topic.resolve_new() for topic in self._topics]  # every topic, not only up to the first
+        if any(answers):
+            self._columns = None
         return any(answers)
 
     def _for_each_topic(self, topic: Column, make: Callable[[TopicDecoder], Column]) -> Column:

@@ -37,13 +37,14 @@ class Tally:
         jvm: Any = spark.sparkContext._jvm
         self._counters = [context.longAccumulator(f"kbit.{name}") for name in ("good", "bad", "tombstones")]
         spark._jsparkSession.udf().register(_FUNCTION, jvm.kbit.ledger.TallyUdf.of(*self._counters))
+        has_value, has_error = sf.col("decoded.value").isNotNull(), sf.col("decoded.error").isNotNull()
+        self._is_good = sf.call_function(_FUNCTION, has_value, has_error)
 
     def good_records(self, decoded: DataFrame) -> DataFrame:
         """Return the records of a decoded batch that have a value; whoever runs the result counts the batch."""
         for counter in self._counters:
             counter.reset()
-        has_value, has_error = sf.col("decoded.value").isNotNull(), sf.col("decoded.error").isNotNull()
-        return decoded.where(sf.call_function(_FUNCTION, has_value, has_error))
+        return decoded.where(self._is_good)
 
     def counts(self) -> Counts:
         """Return what the last run of `good_records` counted."""
