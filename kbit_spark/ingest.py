@@ -29,7 +29,7 @@ from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
 from kbit_spark.tables.maintenance import TableCare
-from kbit_spark.tables.samples import ensure_samples, parquet_settings, sample_rows, samples_schema
+from kbit_spark.tables.samples import ensure_samples, parquet_settings, sample_columns, samples_schema
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import Append, TableWriter, Transaction
 from kbit_spark.telemetry.hub import Telemetry
@@ -86,6 +86,7 @@ class BatchWriter:
         self._decoder = PayloadDecoder(spark, config.kafka, config.fields, functions)
         self._engines = Engines(config.decode, self._decoder, functions, telemetry.emit)
         self._tally = Tally(spark)
+        self._columns = sample_columns(config.split)
         self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)))
         self._rejected = TableWriter(spark, config.tables.rejected, REJECTED)
         self._care = TableCare(
@@ -147,7 +148,7 @@ class BatchWriter:
         while (append := self._samples.begin(transaction, engine)) is not None:
             good = self._tally.good_records(self._decoder.decode(batch, engine), engine)
             with self._engines.planning(batch.sparkSession, engine, counting=True):
-                append.write(sample_rows(good, self._config.split))
+                append.write(good.select(self._columns))
             if not self._decoder.resolve_new():
                 break
             append.close()

@@ -21,7 +21,7 @@ from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import Places, ReplayEntry
 from kbit_spark.session import session_given, spark_session
 from kbit_spark.tables.ledger import read_ledger
-from kbit_spark.tables.samples import parquet_settings, sample_rows, samples_schema
+from kbit_spark.tables.samples import parquet_settings, sample_columns, samples_schema
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import Append, TableWriter, Transaction
 
@@ -137,7 +137,7 @@ class _Replay:
         return letters.join(there, on=list(names), how="left_anti")
 
     def _rows(self, letters: DataFrame) -> DataFrame:
-        return sample_rows(self._tally.good_records(self._decoder.decode(letters)), self._config.split)
+        return self._tally.good_records(self._decoder.decode(letters)).select(sample_columns(self._config.split))
 
 
 def _open(table: str) -> DeltaTable:

@@ -54,14 +54,17 @@ class PayloadDecoder:
         self._topics = [
             TopicDecoder(spark, topic, kafka.framings(topic), fields, registry, self._gpu) for topic in kafka.topics
         ]
+        self._columns: dict[str, Column] | None = None  # until a schema or a framing is new: each costs dozens of calls
 
     def decode(self, records: DataFrame, engine: Engine = "cpu") -> DataFrame:
         """Return records, which have the columns topic and value, with `decoded` and the header's `schema_id`."""
         topic, value = sf.col("topic"), sf.col("value")
-        schema_id = self.schema_id(topic, value, engine).cast("int")  # where no topic has ids, the null has no type
         if engine == "gpu":
-            return self._decode_by_gpu(records, schema_id)
-        return records.withColumns({"decoded": self.column(topic, value), "schema_id": schema_id})
+            return self._decode_by_gpu(records, self.schema_id(topic, value, engine).cast("int"))
+        if self._columns is None:
+            schema_id = self.schema_id(topic, value).cast("int")  # where no topic has ids, the null has no type
+            self._columns = {"decoded": self.column(topic, value), "schema_id": schema_id}
+        return records.withColumns(self._columns)
 
     def _decode_by_gpu(self, records: DataFrame, schema_id: Column) -> DataFrame:
         """Decode topics without a kernel below, on the CPU, and the others above them.
@@ -129,6 +132,7 @@ class PayloadDecoder:
             if not topic.settled:
                 rows = batch.where((sf.col("topic") == topic.name) & sf.col("value").isNotNull())
                 topic.settle([bytes(row.value) for row in rows.select("value").limit(SAMPLE_RECORDS).collect()])
+                self._columns = None
 
     def framings(self) -> dict[str, str]:
         """Return the framing of each topic as it stands."""
@@ -145,6 +149,8 @@ class PayloadDecoder:
             RunError: the registry does not answer.
         """
         answers = [topic.resolve_new() for topic in self._topics]  # every topic, not only up to the first
+        if any(answers):
+            self._columns = None
         return any(answers)
 
 

@@ -91,10 +91,9 @@ class TopicDecoder:
 
     def resolve_new(self) -> bool:
         """Ask the registry for the ids that records named since the last call; False where there were none."""
-        found = [int(schema_id) for schema_id in self._unresolved.value()]
-        if not found:
+        if self._unresolved.isZero():  # to find a set empty by its iterator takes 70 calls
             return False
-        self._learn(found)
+        self._learn([int(schema_id) for schema_id in self._unresolved.value()])
         self._unresolved.reset()  # behind the answers: after an outage the ids are still there
         return True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -39,8 +40,8 @@ class CheckpointLog:
             RunError: the checkpoint's log of the batch is not there or cannot be read.
         """
         end = self._offsets(f"offsets/{batch_id}")
-        start = self._offsets(f"offsets/{batch_id - 1}" if batch_id else "sources/0/0")
-        return ranges_between(start, end, first=self._offsets("sources/0/0"))
+        start = self._offsets(f"offsets/{batch_id - 1}") if batch_id else self._first
+        return ranges_between(start, end, first=self._first)
 
     def state(self) -> CheckpointState:
         """Return what the checkpoint knows; of a checkpoint that is not there, nothing.
@@ -75,6 +76,11 @@ class CheckpointLog:
             raise RunError(msg, "move it away, then start again with the same command")
         return str(aside.toString())
 
+    @cached_property
+    def _first(self) -> Offsets:
+        """Where the query began; Spark writes it once, before the first batch."""
+        return self._offsets("sources/0/0")
+
     def _batches(self) -> list[int]:
         system, path = self._locate("offsets")
         if not system.exists(path):
@@ -102,10 +108,15 @@ class CheckpointLog:
             stream.close()
 
     def _locate(self, name: str) -> tuple[Any, Any]:
-        jvm: Any = self.spark.sparkContext._jvm
-        root = jvm.org.apache.hadoop.fs.Path(self.checkpoint_dir)
-        path = jvm.org.apache.hadoop.fs.Path(root, name) if name else root
-        return path.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf()), path
+        path_class, root, system = self._root
+        return system, path_class(root, name) if name else root
+
+    @cached_property
+    def _root(self) -> tuple[Any, Any, Any]:
+        """The JVM's class of paths, the checkpoint's own path and its file system: each batch asks for them."""
+        path_class = getattr(self.spark.sparkContext._jvm, "org.apache.hadoop.fs.Path")
+        root = path_class(self.checkpoint_dir)
+        return path_class, root, root.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
 
 
 def places(offsets: Offsets) -> Places:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     ArrayType,
@@ -71,10 +71,10 @@ def samples_schema(value: StructType) -> StructType:
     return StructType([*columns, *COORDINATES])
 
 
-def sample_rows(good: DataFrame, split: SplitConfig) -> DataFrame:
-    """Return the rows for the table from the good records of a decoded batch."""
-    return good.select(
-        "decoded.value.*",
+def sample_columns(split: SplitConfig) -> list[Column]:
+    """Return the table's columns over the good records of a decoded batch; made once, they serve every batch."""
+    return [
+        sf.col("decoded.value.*"),
         sf.col("topic").alias("_topic"),
         sf.col("partition").alias("_partition"),
         sf.col("offset").alias("_offset"),
@@ -83,7 +83,7 @@ def sample_rows(good: DataFrame, split: SplitConfig) -> DataFrame:
         sf.col("headers").alias("_headers"),
         sf.col("schema_id").alias("_schema_id"),
         split_column(split).alias(SPLIT_COLUMN),
-    )
+    ]
 
 
 def split_column(split: SplitConfig) -> Column:

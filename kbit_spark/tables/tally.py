@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.java_gateway import JavaClass
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.classic.column import Column as ClassicColumn
 
@@ -38,19 +38,22 @@ class Tally:
         context: Any = spark.sparkContext._jsc.sc()
         self._jvm: Any = spark.sparkContext._jvm
         self._counters = [context.longAccumulator(f"kbit.{name}") for name in ("good", "bad", "tombstones")]
+        self._is_good: dict[Engine, Column] = {}
 
     def good_records(self, decoded: DataFrame, engine: Engine = "cpu") -> DataFrame:
         """Return the records of a decoded batch that have a value; whoever runs the result counts the batch."""
         for counter in self._counters:
             counter.reset()
-        has_value, has_error = sf.col("decoded.value").isNotNull(), sf.col("decoded.error").isNotNull()
-        arguments = self._jvm.PythonUtils.toSeq([has_value._jc, has_error._jc])
-        return decoded.where(ClassicColumn(self._function(engine).apply(arguments)))
+        if engine not in self._is_good:
+            self._is_good[engine] = self._condition(engine)
+        return decoded.where(self._is_good[engine])
 
-    def _function(self, engine: Engine) -> Any:
+    def _condition(self, engine: Engine) -> Column:
         on_gpu = self._jvm.kbit.gpu.GpuTallyUdf if engine == "gpu" else None
         udf = on_gpu if isinstance(on_gpu, JavaClass) else self._jvm.kbit.ledger.TallyUdf
-        return udf.of(*self._counters)
+        has_value, has_error = sf.col("decoded.value").isNotNull(), sf.col("decoded.error").isNotNull()
+        arguments = self._jvm.PythonUtils.toSeq([has_value._jc, has_error._jc])
+        return ClassicColumn(udf.of(*self._counters).apply(arguments))
 
     def counts(self) -> Counts:
         """Return what the last run of `good_records` counted."""

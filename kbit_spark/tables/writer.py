@@ -71,7 +71,7 @@ class TableWriter:
         self._path = path
         self._schema = schema
         self._checked: str | None = None
-        self._delta = _delta_log(spark)
+        self._delta = DeltaClasses.find(spark)
 
     def begin(self, transaction: Transaction, engine: Engine = "cpu") -> Append | None:
         """Begin an append; None where the transaction was committed before.
@@ -85,9 +85,9 @@ class TableWriter:
         """
         if self._delta is None:
             return CachedAppend(self._path, transaction)
-        delta = self._start(self._delta.forTable(self._spark._jsparkSession, self._path), engine)
+        delta = self._start(self._delta.log.forTable(self._spark._jsparkSession, self._path), engine)
         self._check_schema(delta.metadata().schemaString())
-        append = DeltaAppend(self._spark, self._path, delta, transaction)
+        append = DeltaAppend(self._delta, self._path, delta, transaction)
         return None if append.last_version() >= transaction.version else append
 
     def _start(self, log: Any, engine: Engine) -> Any:
@@ -106,11 +106,36 @@ class TableWriter:
             self._checked = found
 
 
-def _delta_log(spark: SparkSession) -> Any | None:
-    """Return Delta's log class, None where this Delta is not the open-source one."""
-    jvm: Any = spark.sparkContext._jvm
-    found = jvm.org.apache.spark.sql.delta.DeltaLog
-    return found if isinstance(found, JavaClass) else None
+@dataclass(frozen=True)
+class DeltaClasses:
+    """The JVM's classes that a commit needs, looked up once: each look-up may search every jar."""
+
+    log: Any
+    set_transaction: Any
+    streaming_update: Any
+    append_mode: Any
+    option: Any
+    clock: Any
+
+    @classmethod
+    def find(cls, spark: SparkSession) -> DeltaClasses | None:
+        """Return them, None where this Delta is not the open-source one."""
+        jvm: Any = spark.sparkContext._jvm
+
+        def named(name: str) -> Any:
+            return getattr(jvm, name)  # the whole name at once; by its parts, each package is searched for as a class
+
+        delta = "org.apache.spark.sql.delta"
+        if not isinstance(log := named(f"{delta}.DeltaLog"), JavaClass):
+            return None
+        return cls(
+            log=log,
+            set_transaction=named(f"{delta}.actions.SetTransaction"),
+            streaming_update=named(f"{delta}.DeltaOperations$StreamingUpdate"),
+            append_mode=named("org.apache.spark.sql.streaming.OutputMode").Append(),
+            option=named("scala.Option"),
+            clock=named("java.lang.System"),
+        )
 
 
 class DeltaAppend:
@@ -120,8 +145,8 @@ class DeltaAppend:
     of our application id, which the table's checksum file holds as well.
     """
 
-    def __init__(self, spark: SparkSession, path: str, delta: Any, transaction: Transaction) -> None:
-        self._jvm: Any = spark.sparkContext._jvm
+    def __init__(self, classes: DeltaClasses, path: str, delta: Any, transaction: Transaction) -> None:
+        self._classes = classes
         self._path = path
         self._delta = delta
         self._transaction = transaction
@@ -136,8 +161,9 @@ class DeltaAppend:
             return int(self._delta.txnVersion(app_id))
         # a commit that another driver makes under our id from now on is a conflict, not a second copy of the batch
         self._delta.readTxn().addOne(app_id)
-        entries = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(known.get())
-        return max((int(entry.version()) for entry in entries if entry.appId() == app_id), default=-1)
+        entries = known.get()
+        found = (entries.apply(index) for index in range(entries.size()))
+        return max((int(entry.version()) for entry in found if entry.appId() == app_id), default=-1)
 
     def write(self, rows: DataFrame) -> None:
         """Write the data files."""
@@ -150,15 +176,10 @@ class DeltaAppend:
 
     def commit(self, user_metadata: str | None = None) -> None:
         """Commit the data files, the application's version and `user_metadata`."""
-        delta = self._jvm.org.apache.spark.sql.delta
-        now = self._jvm.scala.Some(self._jvm.java.lang.System.currentTimeMillis())
-        version = delta.actions.SetTransaction(self._transaction.app_id, self._transaction.version, now)
-        operation = getattr(delta, "DeltaOperations$StreamingUpdate")(
-            self._jvm.org.apache.spark.sql.streaming.OutputMode.Append(),
-            self._transaction.app_id,
-            self._transaction.version,
-            self._jvm.scala.Option.apply(user_metadata),
-        )
+        java = self._classes
+        app_id, number = self._transaction.app_id, self._transaction.version
+        version = java.set_transaction(app_id, number, java.option.apply(java.clock.currentTimeMillis()))
+        operation = java.streaming_update(java.append_mode, app_id, number, java.option.apply(user_metadata))
         try:
             self._delta.commit(self._files.appended(version), operation)
         except Py4JJavaError as error:

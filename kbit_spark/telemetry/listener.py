@@ -9,18 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
 from kbit_spark.events import Event
 
 log = logging.getLogger(__name__)
 LISTENER = "kbit.telemetry.StageListener"
+PROGRESS = "kbit.telemetry.ProgressListener"
 DRAIN_S = 1.0
 DRAIN_MAX = 500
 
@@ -28,17 +24,25 @@ Emit = Callable[[Event], None]
 
 
 class SparkWatch:
-    """Drains the StageListener each second into `emit` and follows streaming queries until `stop`.
+    """Drains the JVM's listeners, of stages and of streaming queries, each second into `emit` until `stop`.
 
-    Without the listener in ``spark.extraListeners`` there are no stage events, said once in the log.
+    Without the listener in ``spark.extraListeners`` there are no stage events, said once in the log. Queries have a
+    listener of the JVM as well: pyspark's own takes a trigger's progress apart in some 400 calls.
     """
 
     def __init__(self, spark: SparkSession, emit: Emit) -> None:
         self._spark = spark
         self._emit = emit
         self._stopping = threading.Event()
-        self._progress = ProgressListener(emit)
-        spark.streams.addListener(self._progress)
+        jvm: Any = spark.sparkContext._jvm
+        self._stages: Any = getattr(jvm, LISTENER)
+        self._queries: Any = spark._jsparkSession.streams()
+        self._progress: Any = None
+        if isinstance(listener := getattr(jvm, PROGRESS), JavaClass):
+            self._progress = listener()
+            self._queries.addListener(self._progress)
+        else:
+            log.warning("no progress of queries: the jar kbit-jvm is not in spark.jars")
         if LISTENER not in str(spark.sparkContext.getConf().get("spark.extraListeners", "")):
             log.warning("no stage events: set spark.extraListeners=%s", LISTENER)
         self._thread = threading.Thread(target=self._run, name="telemetry-stages", daemon=True)
@@ -54,7 +58,8 @@ class SparkWatch:
         self._stopping.set()
         self._thread.join(max(0.0, deadline - time.monotonic()))
         try:
-            self._spark.streams.removeListener(self._progress)
+            if self._progress is not None:
+                self._queries.removeListener(self._progress)
         except Exception as error:
             log.debug("streaming listener: %s", error)
 
@@ -69,39 +74,18 @@ class SparkWatch:
                 return
 
     def _drain(self) -> None:
-        jvm: Any = self._spark.sparkContext._jvm
-        while text := jvm.kbit.telemetry.StageListener.drain(DRAIN_MAX):
+        while text := self._stages.drain(DRAIN_MAX):
             for line in text.splitlines():
                 self._emit(parse(line))
+        while self._progress is not None and (text := self._progress.drain(DRAIN_MAX)):
+            for line in text.splitlines():
+                self._emit(progress_event(json.loads(line)))
 
 
 def parse(line: str) -> Event:
     """Read one line of the StageListener."""
     data = json.loads(line)
     return Event(data["kind"], data["scope"], data["numbers"], data["labels"])
-
-
-class ProgressListener(StreamingQueryListener):
-    """Emits ``stream_progress`` per trigger."""
-
-    def __init__(self, emit: Emit) -> None:
-        self._emit = emit
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - pyspark's name
-        """Nothing to tell."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Emit the trigger's durations in seconds."""
-        try:
-            self._emit(progress_event(json.loads(event.progress.json)))
-        except Exception as error:  # nothing may reach the query
-            log.debug("progress: %s", error)
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing to tell."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Nothing to tell."""
 
 
 def progress_event(progress: dict[str, Any]) -> Event:
