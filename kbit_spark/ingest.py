@@ -49,11 +49,14 @@ def run(config: IngestConfig) -> None:
         with Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry:
             ensure_samples(spark, config.tables.samples, value_type(config.fields))
             ensure_rejected(spark, config.tables.rejected)
-            start = check_continuity(spark, config)
-            if start.lost:
-                telemetry.emit(loss_event(start.lost))
-            query = Query(config.trigger, config.checkpoint_dir)
-            with closing(BatchWriter(spark, config, telemetry, start)) as writer:
+            with closing(
+                BatchWriter(spark, config, telemetry)
+            ) as writer:  # first: it notices who else writes from now on
+                start = check_continuity(spark, config)
+                if start.lost:
+                    telemetry.emit(loss_event(start.lost))
+                writer.continue_from(start)
+                query = Query(config.trigger, config.checkpoint_dir)
                 query.run(read_stream(spark, config.kafka, start.offsets), writer.write)
     finally:
         if not given:
@@ -67,18 +70,20 @@ def settings(config: IngestConfig) -> dict[str, str]:
 
 
 class BatchWriter:
-    """Writes micro-batches: decode and write in one pass, dead letters where there are any, then the ledger entry."""
+    """Writes micro-batches: decode and write in one pass, dead letters where there are any, then the ledger entry.
 
-    def __init__(
-        self, spark: SparkSession, config: IngestConfig, telemetry: Telemetry, start: Start | None = None
-    ) -> None:
+    A batch of the same stream that another process commits from now on, under whatever checkpoint, stops this one.
+    """
+
+    def __init__(self, spark: SparkSession, config: IngestConfig, telemetry: Telemetry) -> None:
         self._config = config
-        self._start = start or Start()
+        self._start = Start()
         self._telemetry = telemetry
         self._log = CheckpointLog(spark, config.checkpoint_dir)
         self._decoder = PayloadDecoder(spark, config.kafka, config.fields)
         self._tally = Tally(spark)
-        self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)))
+        turns = f"kbit:{config.stream_id}"
+        self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)), turns)
         self._rejected = TableWriter(spark, config.tables.rejected, REJECTED)
         self._care = TableCare(
             spark, config.maintenance, (config.tables.samples, config.tables.rejected), telemetry.emit
@@ -87,6 +92,10 @@ class BatchWriter:
         self._formats = {topic.name: topic.format for topic in config.kafka.topics}
         self._describe = spark.sparkContext.setJobDescription  # names the stages in telemetry
         self._epoch: str | None = None
+
+    def continue_from(self, start: Start) -> None:
+        """Take over what the guard found: the ledger tells of it."""
+        self._start = start
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch; repeating it changes nothing."""
@@ -99,9 +108,13 @@ class BatchWriter:
         try:
             entry = self._ledger_entry(batch_id, self._tally.counts())
             check_written(entry, append.rows())
-            if entry.bad:
-                self._write_rejected(batch, transaction)
-            append.commit(entry.to_metadata())
+            letters = self._write_rejected(batch, transaction) if entry.bad else None
+            try:
+                append.commit(entry.to_metadata())
+            except RunError:
+                if letters is not None and not self._samples.holds(transaction):
+                    letters.undo()  # another checkpoint's batch came first, and has these letters, or will have
+                raise
         finally:
             append.close()
         self._telemetry.emit(batch_event(entry, time.monotonic() - start, self._lag.behind(entry.ranges)))
@@ -127,17 +140,22 @@ class BatchWriter:
             self._epoch = self._log.query_id() or "none"
         return Transaction(f"kbit:{self._config.stream_id}:{self._epoch}", batch_id)
 
-    def _write_rejected(self, batch: DataFrame, transaction: Transaction) -> None:
-        """Read and decode the batch once more for its bad records: they are few, and keeping all would cost more."""
+    def _write_rejected(self, batch: DataFrame, transaction: Transaction) -> Append | None:
+        """Read and decode the batch once more for its bad records: they are few, and keeping all would cost more.
+
+        Returns:
+            The append; None where the letters are there already, because a crash came before the samples' commit.
+        """
         append = self._rejected.begin(transaction)
         if append is None:
-            return  # a crash came before the samples' commit
+            return None
         try:
             self._describe("write rejected")
             append.write(rejected_rows(self._decoder.decode(batch), self._formats, transaction.version))
             append.commit()
         finally:
             append.close()
+        return append
 
     def _ledger_entry(self, batch_id: int, counts: Counts) -> LedgerEntry:
         assert self._epoch is not None

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
+import pyarrow.fs as pafs
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from kbit_spark.errors import RunError, first_line
 from kbit_spark.schemas import Tensor
+from kbit_spark.storage import filesystem
+
+CREATE_WAIT_S = 5.0
+"""How long a table that another process has begun to make may take."""
 
 
 def ensure_table(
@@ -24,11 +31,10 @@ def ensure_table(
     try:
         if not DeltaTable.isDeltaTable(spark, path):
             _create(spark, path, schema, partitions, properties)
-            return
         found = DeltaTable.forPath(spark, path)
         check_columns(path, schema, found.toDF().schema)
         layout = list(found.detail().select("partitionColumns").collect()[0][0])
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         msg = f"cannot open the table {path}: {first_line(str(error))}"
         raise RunError(msg, "choose a path that holds a Delta table of this stream, or nothing") from error
     if layout != list(partitions):
@@ -39,10 +45,37 @@ def ensure_table(
 def _create(
     spark: SparkSession, path: str, schema: StructType, partitions: Sequence[str], properties: Mapping[str, str]
 ) -> None:
+    """Create the table, unless another process does so at the same time.
+
+    Spark refuses a folder that is not empty, even if all that is there is a log without a commit: either somebody is
+    about to write it, or a crash came before.
+    """
     builder = DeltaTable.createIfNotExists(spark).location(path).addColumns(schema).partitionedBy(*partitions)
     for key, value in properties.items():
         builder = builder.property(key, value)
-    builder.execute()
+    try:
+        builder.execute()
+    except (PySparkException, Py4JJavaError):
+        deadline = time.monotonic() + CREATE_WAIT_S
+        while True:
+            begun = _log_without_commit(path)
+            if DeltaTable.isDeltaTable(spark, path):
+                return
+            if not begun:
+                raise
+            if time.monotonic() > deadline:
+                store, folder = filesystem(path)
+                store.delete_dir(f"{folder}/_delta_log")
+                builder.execute()
+            time.sleep(0.1)
+
+
+def _log_without_commit(path: str) -> bool:
+    """Tell whether all that lies at a path is the log of a table that is not there yet."""
+    store, folder = filesystem(path)
+    found = store.get_file_info(pafs.FileSelector(folder, recursive=True, allow_not_found=True))
+    inside = [info.path.removeprefix(f"{folder}/") for info in found]
+    return bool(inside) and all(name.startswith("_delta_log") and not name.endswith(".json") for name in inside)
 
 
 def check_columns(path: str, wanted: StructType, found: StructType) -> None:

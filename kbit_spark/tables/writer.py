@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from deltalake import DeltaTable
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
@@ -36,6 +37,22 @@ class Transaction:
     version: int
 
 
+@dataclass
+class Turns:
+    """Appends under a name that only one writer may use at a time, counted in the table itself.
+
+    Whoever finds that the count went on without him is not alone.
+    """
+
+    name: str
+    taken: int
+    """The count as the writer knows it."""
+
+    def next(self) -> Transaction:
+        """Return the turn to take."""
+        return Transaction(self.name, self.taken + 1)
+
+
 class Append(Protocol):
     """One append under way."""
 
@@ -49,8 +66,11 @@ class Append(Protocol):
         """Make the rows part of the table, all at once.
 
         Raises:
-            RunError: the transaction was committed by somebody else in the meantime.
+            RunError: somebody else committed the transaction, or took a turn, in the meantime; nothing is changed.
         """
+
+    def undo(self) -> None:
+        """Take the rows out of the table again, where Delta's own transaction can be reached."""
 
     def close(self) -> None:
         """Release what the append holds, committed or not."""
@@ -63,27 +83,44 @@ class TableWriter:
         spark: the session.
         path: the table, which exists.
         schema: the columns that the rows have; checked again whenever the table's own schema changes.
+        turns: a name under which nobody else may append from now on, or one of the two is refused; None: anybody may.
+            Works where Delta's own transaction can be reached.
     """
 
-    def __init__(self, spark: SparkSession, path: str, schema: StructType) -> None:
+    def __init__(self, spark: SparkSession, path: str, schema: StructType, turns: str | None = None) -> None:
         self._spark = spark
         self._path = path
         self._schema = schema
         self._checked: str | None = None
         self._delta = _delta_log(spark)
+        self._turns: Turns | None = None
+        if turns is not None and self._delta is not None:
+            started = DeltaAppend(spark, path, self._delta, Transaction(turns, 0))
+            self._turns = Turns(turns, started.last_version(turns))
 
     def begin(self, transaction: Transaction) -> Append | None:
         """Begin an append; None where the transaction was committed before.
 
         Raises:
-            RunError: the table's columns have changed so that the rows do not fit any more.
+            RunError: the table's columns have changed so that the rows do not fit any more, or somebody took a turn.
         """
         if self._delta is None:
             return CachedAppend(self._path, transaction)
-        delta = self._delta.forTable(self._spark._jsparkSession, self._path).startTransaction()
-        self._check_schema(delta.metadata().schemaString())
-        append = DeltaAppend(self._spark, self._path, delta, transaction)
-        return None if append.last_version() >= transaction.version else append
+        append = DeltaAppend(self._spark, self._path, self._delta, transaction, self._turns)
+        self._check_schema(append.table_schema())
+        if append.last_version(transaction.app_id) >= transaction.version:
+            return None
+        if self._turns is not None and append.last_version(self._turns.name) != self._turns.taken:
+            raise not_alone(self._path)
+        return append
+
+    def holds(self, transaction: Transaction) -> bool:
+        """Tell whether a transaction, or a later one of its application, was committed."""
+        if self._delta is None:
+            found = DeltaTable(self._path).transaction_version(transaction.app_id)
+            return found is not None and found >= transaction.version
+        started = DeltaAppend(self._spark, self._path, self._delta, transaction)
+        return started.last_version(transaction.app_id) >= transaction.version
 
     def _check_schema(self, found: str) -> None:
         if found != self._checked:
@@ -105,21 +142,28 @@ class DeltaAppend:
     of our application id, which the table's checksum file holds as well.
     """
 
-    def __init__(self, spark: SparkSession, path: str, delta: Any, transaction: Transaction) -> None:
+    def __init__(
+        self, spark: SparkSession, path: str, log: Any, transaction: Transaction, turns: Turns | None = None
+    ) -> None:
         self._jvm: Any = spark.sparkContext._jvm
         self._path = path
-        self._delta = delta
+        self._log = log.forTable(spark._jsparkSession, path)
+        self._delta = self._log.startTransaction()
         self._transaction = transaction
+        self._turns = turns
         self._files: Any = None
 
-    def last_version(self) -> int:
-        """Return the last version that our application id committed, -1 for none."""
-        app_id = self._transaction.app_id
+    def table_schema(self) -> str:
+        """Return the table's columns as the JSON of Spark's type."""
+        return str(self._delta.metadata().schemaString())
+
+    def last_version(self, app_id: str) -> int:
+        """Return the last version that an application id committed, -1 for none; one from now on is a conflict."""
         checksum = self._delta.snapshot().checksumOpt()
         known = checksum.get().setTransactions() if checksum.isDefined() else checksum
         if known.isEmpty():
             return int(self._delta.txnVersion(app_id))
-        # a commit that another driver makes under our id from now on is a conflict, not a second copy of the batch
+        # a commit that another driver makes under the id from now on is a conflict, not a second copy of the batch
         self._delta.readTxn().addOne(app_id)
         entries = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(known.get())
         return max((int(entry.version()) for entry in entries if entry.appId() == app_id), default=-1)
@@ -134,24 +178,36 @@ class DeltaAppend:
         return int(metric.get().value()) if metric.isDefined() else None
 
     def commit(self, user_metadata: str | None = None) -> None:
-        """Commit the data files, the application's version and `user_metadata`."""
-        delta = self._jvm.org.apache.spark.sql.delta
+        """Commit the data files, the application's version, our turn and `user_metadata`."""
+        actions = self._files
+        for transaction in (self._transaction, *([self._turns.next()] if self._turns else [])):
+            actions = actions.appended(self._set(transaction))
+        try:
+            self._delta.commit(actions, self._operation(user_metadata))
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != "ConcurrentTransactionException":
+                raise
+            raise not_alone(self._path) from error
+        if self._turns is not None:
+            self._turns.taken += 1
+
+    def undo(self) -> None:
+        """Remove the files that were committed."""
+        files: Any = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._files)
+        removed = self._jvm.PythonUtils.toSeq([file.remove() for file in files])
+        self._log.startTransaction().commit(removed, self._operation(None))
+
+    def _set(self, transaction: Transaction) -> Any:
         now = self._jvm.scala.Some(self._jvm.java.lang.System.currentTimeMillis())
-        version = delta.actions.SetTransaction(self._transaction.app_id, self._transaction.version, now)
-        operation = getattr(delta, "DeltaOperations$StreamingUpdate")(
+        return self._jvm.org.apache.spark.sql.delta.actions.SetTransaction(transaction.app_id, transaction.version, now)
+
+    def _operation(self, user_metadata: str | None) -> Any:
+        return getattr(self._jvm.org.apache.spark.sql.delta, "DeltaOperations$StreamingUpdate")(
             self._jvm.org.apache.spark.sql.streaming.OutputMode.Append(),
             self._transaction.app_id,
             self._transaction.version,
             self._jvm.scala.Option.apply(user_metadata),
         )
-        try:
-            self._delta.commit(self._files.appended(version), operation)
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getSimpleName() != "ConcurrentTransactionException":
-                raise
-            place = f"{self._transaction.app_id} {self._transaction.version}"
-            msg = f"another process committed {place} to {self._path} at the same time; this one has changed nothing"
-            raise RunError(msg, "let only one of them run, then start again") from error
 
     def close(self) -> None:
         """Nothing is held; files that were never committed are VACUUM's."""
@@ -187,7 +243,16 @@ class CachedAppend:
             writer = writer.option("userMetadata", user_metadata)
         writer.save(self._path)
 
+    def undo(self) -> None:
+        """Nothing: the public writer does not tell which files it wrote."""
+
     def close(self) -> None:
         """Release the cache."""
         if self._rows is not None:
             self._rows.unpersist()
+
+
+def not_alone(path: str) -> RunError:
+    """Return the error of a writer who finds that somebody else writes the same to a table."""
+    msg = f"another process writes the same to {path}; this one has stopped before it changed anything"
+    return RunError(msg, "let only one of them run, then start again")

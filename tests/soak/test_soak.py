@@ -10,7 +10,7 @@ from tests.fixtures.kafka import Kafka
 from tests.soak.rounds import Soak, run
 
 pytestmark = pytest.mark.kafka
-EACH_ONCE = 40
+EACH_ONCE = 259
 """With this seed four kills hit an executor, the driver, its Python and everything."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -99,7 +99,7 @@ class Ingest:
         if self._job is not None:
             self._job.kill()
         self._buried()
-        self._job = self._start({"available_now": True})
+        self._job = self._start({"available_now": True}, SMALL)  # executors of their own would only take longer
         code, _ = self._job.wait(DRAIN_S)
         assert code == 0, self._told(self._job)
 
@@ -108,9 +108,9 @@ class Ingest:
         for job in [*self._dead, *([self._job] if self._job else [])]:
             job.kill()
 
-    def _start(self, trigger: Mapping[str, Any]) -> Job:
+    def _start(self, trigger: Mapping[str, Any], options: Sequence[str] = MASTER) -> Job:
         data = {**self._data, "trigger": trigger}
-        return start(self._folder, data, MASTER, output=self._folder / "output.log")
+        return start(self._folder, data, options, output=self._folder / "output.log")
 
     def _await_batch(self, job: Job) -> None:
         before = table_version(self._folder / "samples")
