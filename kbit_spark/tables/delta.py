@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 
@@ -56,26 +57,33 @@ def _create(
     try:
         builder.execute()
     except (PySparkException, Py4JJavaError):
-        deadline = time.monotonic() + CREATE_WAIT_S
-        while True:
-            begun = _log_without_commit(path)
-            if DeltaTable.isDeltaTable(spark, path):
-                return
-            if not begun:
-                raise
-            if time.monotonic() > deadline:
-                store, folder = filesystem(path)
-                store.delete_dir(f"{folder}/_delta_log")
-                builder.execute()
-            time.sleep(0.1)
+        if not _await_table(spark, path):
+            raise
+        if not DeltaTable.isDeltaTable(spark, path):
+            builder.execute()
 
 
-def _log_without_commit(path: str) -> bool:
-    """Tell whether all that lies at a path is the log of a table that is not there yet."""
+def _await_table(spark: SparkSession, path: str) -> bool:
+    """Wait for a table that another process makes; clear away what a crash left of one.
+
+    Returns:
+        Whether the table is there, or can be made now; False where something else lies at the path.
+    """
     store, folder = filesystem(path)
-    found = store.get_file_info(pafs.FileSelector(folder, recursive=True, allow_not_found=True))
-    inside = [info.path.removeprefix(f"{folder}/") for info in found]
-    return bool(inside) and all(name.startswith("_delta_log") and not name.endswith(".json") for name in inside)
+    deadline = time.monotonic() + CREATE_WAIT_S
+    while not DeltaTable.isDeltaTable(spark, path):
+        found = store.get_file_info(pafs.FileSelector(folder, recursive=True, allow_not_found=True))
+        names = [info.path.removeprefix(f"{folder}/") for info in found]
+        committed = any(re.fullmatch(r"_delta_log/\d+\.json", name) for name in names)
+        if not committed and not (names and all(name.startswith("_delta_log") for name in names)):
+            return False
+        if time.monotonic() > deadline:
+            if committed:
+                return False
+            store.delete_dir(f"{folder}/_delta_log")
+            return True
+        time.sleep(0.1)
+    return True
 
 
 def check_columns(path: str, wanted: StructType, found: StructType) -> None:
