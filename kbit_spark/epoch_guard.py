@@ -40,11 +40,14 @@ def check_continuity(spark: SparkSession, config: IngestConfig) -> Start:
     """Return how the stream begins; a new epoch only where `config.guard` allows what makes one necessary.
 
     Raises:
-        RunError: checkpoint, topics and table do not continue each other; it says how to go on.
+        RunError: checkpoint, topics and table do not continue each other, or another stream reads one of the topics
+            into the table; it says how to go on.
     """
     names = [topic.name for topic in config.kafka.topics]
     checkpoint = CheckpointLog(spark, config.checkpoint_dir)
     ledger, state = read_ledger(config.tables.samples, config.stream_id, names), checkpoint.state()
+    if ledger.taken:
+        raise _taken(ledger, config.tables.samples)
     topics = topic_states(config.kafka)
     lost = losses(ledger, topics) if topics is not None else ()
     fault = checkpoint_fault(ledger, state, names)
@@ -83,6 +86,12 @@ def command(flag: str) -> str:
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # the options of spark-submit are not told
         return "spark-submit ... " + shlex.join([*sys.argv, flag])
     return shlex.join([*sys.orig_argv, flag])
+
+
+def _taken(ledger: LedgerState, table: str) -> RunError:
+    topic, stream_id = min(ledger.taken.items())
+    msg = f"the stream {stream_id} has read the topic {topic} into {table} already; its records would be there twice"
+    return RunError(msg, f"go on as stream_id: {stream_id}, or give this stream tables of its own")
 
 
 def _where(ledger: LedgerState) -> str:
