@@ -11,7 +11,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, SparkSession
@@ -36,8 +36,13 @@ from kbit_spark.tables.ledger import batch_ranges, read_ledger
 log = logging.getLogger("kbit.guard")
 
 
-def check_continuity(spark: SparkSession, config: IngestConfig) -> Start:
+def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Callable[[], None]) -> Start:
     """Return how the stream begins; a new epoch only where `config.guard` allows what makes one necessary.
+
+    Args:
+        spark: the session.
+        config: the job.
+        take_over: called before a new epoch changes anything; no other job can commit to `samples` behind it.
 
     Raises:
         RunError: checkpoint, topics and table do not continue each other, or another stream reads one of the topics
@@ -61,6 +66,7 @@ def check_continuity(spark: SparkSession, config: IngestConfig) -> Start:
     offsets = resume_offsets(
         ledger, _from_ledger(ledger) if topics is None else topics, lost, config.kafka.starting_offsets
     )
+    take_over()  # else the dead letters dropped next could be those of a batch that still becomes whole
     _begin_epoch(spark, config, checkpoint, state, ledger.reached)
     return Start(offsets or None, lost, ids)
 

@@ -52,7 +52,7 @@ def run(config: IngestConfig) -> None:
             with closing(
                 BatchWriter(spark, config, telemetry)
             ) as writer:  # first: it notices who else writes from now on
-                start = check_continuity(spark, config)
+                start = check_continuity(spark, config, writer.take_over)
                 if start.lost:
                     telemetry.emit(loss_event(start.lost))
                 writer.continue_from(start)
@@ -92,6 +92,14 @@ class BatchWriter:
         self._formats = {topic.name: topic.format for topic in config.kafka.topics}
         self._describe = spark.sparkContext.setJobDescription  # names the stages in telemetry
         self._epoch: str | None = None
+
+    def take_over(self) -> None:
+        """Stop whoever else writes the stream at his next commit.
+
+        Raises:
+            RunError: he has committed since this writer was made.
+        """
+        self._samples.take_turn()
 
     def continue_from(self, start: Start) -> None:
         """Take over what the guard found: the ledger tells of it."""

@@ -114,6 +114,20 @@ class TableWriter:
             raise not_alone(self._path)
         return append
 
+    def take_turn(self) -> None:
+        """Commit nothing but a turn: whoever else has an append under way can no longer commit it.
+
+        Raises:
+            RunError: somebody took a turn since this writer was made.
+        """
+        if self._turns is None:
+            return
+        append = DeltaAppend(self._spark, self._path, self._delta, self._turns.next())
+        if append.last_version(self._turns.name) != self._turns.taken:
+            raise not_alone(self._path)
+        append.commit()
+        self._turns.taken += 1
+
     def holds(self, transaction: Transaction) -> bool:
         """Tell whether a transaction, or a later one of its application, was committed."""
         if self._delta is None:
@@ -145,13 +159,14 @@ class DeltaAppend:
     def __init__(
         self, spark: SparkSession, path: str, log: Any, transaction: Transaction, turns: Turns | None = None
     ) -> None:
-        self._jvm: Any = spark.sparkContext._jvm
+        jvm: Any = spark.sparkContext._jvm
+        self._jvm = jvm
         self._path = path
         self._log = log.forTable(spark._jsparkSession, path)
         self._delta = self._log.startTransaction()
         self._transaction = transaction
         self._turns = turns
-        self._files: Any = None
+        self._files: Any = jvm.PythonUtils.toSeq([])
 
     def table_schema(self) -> str:
         """Return the table's columns as the JSON of Spark's type."""

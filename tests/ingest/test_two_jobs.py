@@ -8,16 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from kbit_spark import ingest
-from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.errors import RunError
 from kbit_spark.ingest import BatchWriter
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.verify import verify
-from kbit_spark.tables.writer import Append
-from tests.fixtures.jobs import coordinates, eventually, ingest_config, ingest_data, json_records, start, table_version
+from tests.fixtures.jobs import (
+    coordinates,
+    eventually,
+    ingest_config,
+    ingest_data,
+    json_records,
+    ledger,
+    start,
+    table_version,
+)
 from tests.fixtures.kafka import Kafka, Record
 
 pytestmark = pytest.mark.kafka
@@ -46,47 +54,34 @@ def in_between(config: IngestConfig) -> None:
         ingest.run(config)
 
 
-@pytest.mark.parametrize("moment", ["_write_samples", "_write_rejected"])
-def test_both_started_on_an_empty_table(
-    spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+@pytest.mark.parametrize(
+    ("moment", "batch_id"),
+    [("_write_samples", 0), ("_write_rejected", 0), ("_transaction", 1), ("_write_rejected", 1)],
+)
+def test_another_job_in_the_middle_of_a_batch(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, batch_id: int
 ) -> None:
-    """The other one runs from start to end while this one is in the middle of its first batch."""
+    """It runs from start to end before or behind what this one does at the moment, in a new epoch of its own."""
     topic = kafka.topic("both")
     kafka.produce(topic, records(60))
     config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
-    method = getattr(BatchWriter, moment)
+    rebase = GuardConfig(rebase=True)
+    other = config.model_copy(update={"checkpoint_dir": str(tmp_path / "beside"), "guard": rebase})
+    method, calls = getattr(BatchWriter, moment), list[Any]()
 
-    def late(self: BatchWriter, batch: DataFrame, *rest: Any) -> Append | None:
-        monkeypatch.undo()
-        before: Append | None = method(self, batch, *rest)
-        in_between(beside(config, tmp_path))
-        return before
+    def late(self: BatchWriter, *arguments: Any) -> Any:
+        done = method(self, *arguments)
+        calls.append(done)
+        if len(calls) == batch_id + 1:
+            monkeypatch.undo()
+            in_between(other)
+        return done
 
     monkeypatch.setattr(BatchWriter, moment, late)
     with pytest.raises(RunError, match="another process writes the same") as caught:
         ingest.run(config)
     assert "let only one of them run" in caught.value.hint
-    whole(config, tmp_path, topic, 60)
-
-
-def test_the_other_one_took_a_turn_between_two_batches(
-    spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = kafka.topic("turn")
-    kafka.produce(topic, records(60))
-    config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
-    write = BatchWriter.write
-
-    def overtaken(self: BatchWriter, batch: DataFrame, batch_id: int) -> None:
-        if batch_id == 1:
-            monkeypatch.undo()
-            in_between(rebased)
-        write(self, batch, batch_id)
-
-    rebased = beside(config, tmp_path).model_copy(update={"guard": config.guard.model_copy(update={"rebase": True})})
-    monkeypatch.setattr(BatchWriter, "write", overtaken)
-    with pytest.raises(RunError, match="another process writes the same"):
-        ingest.run(config)
+    assert {entry.batch_id for entry in ledger(config.tables.samples)} == {0, 1}
     whole(config, tmp_path, topic, 60)
 
 
