@@ -81,7 +81,7 @@ def test_another_job_in_the_middle_of_a_batch(
     with pytest.raises(RunError, match="another process writes the same") as caught:
         ingest.run(config)
     assert "let only one of them run" in caught.value.hint
-    assert {entry.batch_id for entry in ledger(config.tables.samples)} == {0, 1}
+    assert len(ledger(config.tables.samples)) == 2
     whole(config, tmp_path, topic, 60)
 
 
