@@ -3,7 +3,7 @@
 BIN := .venv/bin
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
-.PHONY: help setup setup-gpu demo test lint bench test-spark40 clean
+.PHONY: help setup setup-gpu demo test lint soak bench test-spark40 clean
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ test: setup-gpu ## Tests with a real broker, Delta and local-cluster; at least 8
 
 lint: setup ## ruff, mypy (strict), import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+soak: setup ## 50 kills at random moments while records keep coming; SOAK_ARGS='--kills 10 --seed 3'
+	@$(BIN)/python -m tests.soak $(SOAK_ARGS)
 
 bench: setup ## Measure against peers, side by side; tables go to bench/results/
 	@$(BIN)/kbit bench ingest && $(BIN)/kbit bench train

@@ -11,7 +11,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, SparkSession
@@ -36,15 +36,23 @@ from kbit_spark.tables.ledger import batch_ranges, read_ledger
 log = logging.getLogger("kbit.guard")
 
 
-def check_continuity(spark: SparkSession, config: IngestConfig) -> Start:
+def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Callable[[], None]) -> Start:
     """Return how the stream begins; a new epoch only where `config.guard` allows what makes one necessary.
 
+    Args:
+        spark: the session.
+        config: the job.
+        take_over: called before a new epoch changes anything; no other job can commit to `samples` behind it.
+
     Raises:
-        RunError: checkpoint, topics and table do not continue each other; it says how to go on.
+        RunError: checkpoint, topics and table do not continue each other, or another stream reads one of the topics
+            into the table; it says how to go on.
     """
     names = [topic.name for topic in config.kafka.topics]
     checkpoint = CheckpointLog(spark, config.checkpoint_dir)
     ledger, state = read_ledger(config.tables.samples, config.stream_id, names), checkpoint.state()
+    if ledger.taken:
+        raise _taken(ledger, config.tables.samples)
     topics = topic_states(config.kafka)
     lost = losses(ledger, topics) if topics is not None else ()
     fault = checkpoint_fault(ledger, state, names)
@@ -58,6 +66,7 @@ def check_continuity(spark: SparkSession, config: IngestConfig) -> Start:
     offsets = resume_offsets(
         ledger, _from_ledger(ledger) if topics is None else topics, lost, config.kafka.starting_offsets
     )
+    take_over()  # else the dead letters dropped next could be those of a batch that still becomes whole
     _begin_epoch(spark, config, checkpoint, state, ledger.reached)
     return Start(offsets or None, lost, ids)
 
@@ -83,6 +92,12 @@ def command(flag: str) -> str:
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # the options of spark-submit are not told
         return "spark-submit ... " + shlex.join([*sys.argv, flag])
     return shlex.join([*sys.orig_argv, flag])
+
+
+def _taken(ledger: LedgerState, table: str) -> RunError:
+    topic, stream_id = min(ledger.taken.items())
+    msg = f"the stream {stream_id} has read the topic {topic} into {table} already; its records would be there twice"
+    return RunError(msg, f"go on as stream_id: {stream_id}, or give this stream tables of its own")
 
 
 def _where(ledger: LedgerState) -> str:

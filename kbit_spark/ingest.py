@@ -20,6 +20,7 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.load import dump
 from kbit_spark.engines import Engines, MiscountError
 from kbit_spark.epoch_guard import check_continuity
+from kbit_spark.errors import RunError
 from kbit_spark.events import Event
 from kbit_spark.schemas import Engine, LedgerEntry, Loss, OffsetRange
 from kbit_spark.session import session_given, spark_session
@@ -27,11 +28,12 @@ from kbit_spark.sources.continuity import Start
 from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
+from kbit_spark.tables.append import Append, Transaction
 from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
 from kbit_spark.tables.maintenance import TableCare
 from kbit_spark.tables.samples import ensure_samples, parquet_settings, sample_columns, samples_schema
 from kbit_spark.tables.tally import Counts, Tally
-from kbit_spark.tables.writer import Append, TableWriter, Transaction
+from kbit_spark.tables.writer import TableWriter
 from kbit_spark.telemetry.hub import Telemetry
 
 log = logging.getLogger("kbit.ingest")
@@ -50,11 +52,14 @@ def run(config: IngestConfig) -> None:
         with Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry:
             ensure_samples(spark, config.tables.samples, value_type(config.fields))
             ensure_rejected(spark, config.tables.rejected)
-            start = check_continuity(spark, config)
-            if start.lost:
-                telemetry.emit(loss_event(start.lost))
-            query = Query(config.trigger, config.checkpoint_dir)
-            with closing(BatchWriter(spark, config, telemetry, start)) as writer:
+            with closing(
+                BatchWriter(spark, config, telemetry)
+            ) as writer:  # first: it notices who else writes from now on
+                start = check_continuity(spark, config, writer.take_over)
+                if start.lost:
+                    telemetry.emit(loss_event(start.lost))
+                writer.continue_from(start)
+                query = Query(config.trigger, config.checkpoint_dir)
                 query.run(read_stream(spark, config.kafka, start.offsets), writer.write)
     finally:
         if not given:
@@ -68,26 +73,25 @@ def settings(config: IngestConfig) -> dict[str, str]:
 
 
 class BatchWriter:
-    """Writes micro-batches: decode and write in one pass, dead letters where there are any, then the ledger entry."""
+    """Writes micro-batches: decode and write in one pass, dead letters where there are any, then the ledger entry.
+
+    A batch of the same stream that another process commits from now on, under whatever checkpoint, stops this one.
+    """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        config: IngestConfig,
-        telemetry: Telemetry,
-        start: Start | None = None,
-        gpu: GpuFunctions | None = None,
+        self, spark: SparkSession, config: IngestConfig, telemetry: Telemetry, gpu: GpuFunctions | None = None
     ) -> None:
         functions = gpu or rapids_functions(spark, config.decode.shadow_fraction)
         self._config = config
-        self._start = start or Start()
+        self._start = Start()
         self._telemetry = telemetry
         self._log = CheckpointLog(spark, config.checkpoint_dir)
         self._decoder = PayloadDecoder(spark, config.kafka, config.fields, functions)
         self._engines = Engines(config.decode, self._decoder, functions, telemetry.emit)
         self._tally = Tally(spark)
         self._columns = sample_columns(config.split)
-        self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)))
+        turns = f"kbit:{config.stream_id}"
+        self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)), turns)
         self._rejected = TableWriter(spark, config.tables.rejected, REJECTED)
         self._care = TableCare(
             spark, config.maintenance, (config.tables.samples, config.tables.rejected), telemetry.emit
@@ -96,6 +100,18 @@ class BatchWriter:
         self._formats = {topic.name: topic.format for topic in config.kafka.topics}
         self._describe = spark.sparkContext.setJobDescription  # names the stages in telemetry
         self._epoch: str | None = None
+
+    def take_over(self) -> None:
+        """Stop whoever else writes the stream at his next commit.
+
+        Raises:
+            RunError: he has committed since this writer was made.
+        """
+        self._samples.take_turn()
+
+    def continue_from(self, start: Start) -> None:
+        """Take over what the guard found: the ledger tells of it."""
+        self._start = start
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch; repeating it changes nothing."""
@@ -107,9 +123,14 @@ class BatchWriter:
         if whole is None:
             log.info("batch %d is in the table already", batch_id)
             return
-        append, entry = whole
+        append, entry, letters = whole
         with closing(append):
-            append.commit(entry.to_metadata())
+            try:
+                append.commit(entry.to_metadata())
+            except RunError:
+                if letters is not None and not self._samples.holds(transaction):
+                    letters.undo()  # another checkpoint's batch came first, and has these letters, or will have
+                raise
         numbers = batch_numbers(entry, time.monotonic() - start, self._lag.behind(entry.ranges))
         numbers |= ran.numbers() | self._engines.check(scope, batch, ran)
         labels = {"engine": ran.engine}
@@ -122,8 +143,11 @@ class BatchWriter:
 
     def _prepare(
         self, batch: DataFrame, transaction: Transaction, ranges: tuple[OffsetRange, ...], engine: Engine
-    ) -> tuple[Append, LedgerEntry] | None:
+    ) -> tuple[Append, LedgerEntry, Append | None] | None:
         """Do all of a batch but the commit of its samples; None where that was made before.
+
+        Returns:
+            The append of the samples, its ledger entry, and the append of the dead letters, if it made one.
 
         Raises:
             MiscountError: see `check_written`.
@@ -134,12 +158,11 @@ class BatchWriter:
         try:
             entry = self._ledger_entry(transaction.version, ranges, self._tally.counts())
             check_written(entry, append.rows())
-            if entry.bad:
-                self._write_rejected(batch, transaction, engine)
+            letters = self._write_rejected(batch, transaction, engine) if entry.bad else None
         except BaseException:
             append.close()
             raise
-        return append, entry
+        return append, entry, letters
 
     def _write_samples(self, batch: DataFrame, transaction: Transaction, engine: Engine) -> Append | None:
         """Write the good records, once more where they name schemas that had to be asked for; nothing is committed."""
@@ -159,14 +182,17 @@ class BatchWriter:
             self._epoch = self._log.query_id() or "none"
         return Transaction(f"kbit:{self._config.stream_id}:{self._epoch}", batch_id)
 
-    def _write_rejected(self, batch: DataFrame, transaction: Transaction, engine: Engine) -> None:
+    def _write_rejected(self, batch: DataFrame, transaction: Transaction, engine: Engine) -> Append | None:
         """Read and decode the batch once more for its bad records: they are few, and keeping all would cost more.
 
         For the same reason the CPU writes them, whichever engine finds them.
+
+        Returns:
+            The append; None where the letters are there already, because a crash came before the samples' commit.
         """
         append = self._rejected.begin(transaction)
         if append is None:
-            return  # a crash came before the samples' commit
+            return None
         try:
             self._describe("write rejected")
             rows = rejected_rows(self._decoder.decode(batch, engine), self._formats, transaction.version)
@@ -175,6 +201,7 @@ class BatchWriter:
             append.commit()
         finally:
             append.close()
+        return append
 
     def _ledger_entry(self, batch_id: int, ranges: tuple[OffsetRange, ...], counts: Counts) -> LedgerEntry:
         assert self._epoch is not None

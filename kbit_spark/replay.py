@@ -20,10 +20,11 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import Places, ReplayEntry
 from kbit_spark.session import session_given, spark_session
+from kbit_spark.tables.append import Append, Transaction
 from kbit_spark.tables.ledger import read_ledger
 from kbit_spark.tables.samples import parquet_settings, sample_columns, samples_schema
 from kbit_spark.tables.tally import Counts, Tally
-from kbit_spark.tables.writer import Append, TableWriter, Transaction
+from kbit_spark.tables.writer import TableWriter
 
 
 @dataclass(frozen=True)

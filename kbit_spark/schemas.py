@@ -9,7 +9,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -292,6 +292,9 @@ class LedgerState:
 
     complete: bool = True
     """Whether the table's log holds all its commits, so that a missing entry means that there never was one."""
+
+    taken: Mapping[str, str] = field(default_factory=dict)
+    """Topics that the stream has not read, but another one has into the same table: topic to stream id."""
 
 
 class DataFile(Frozen):

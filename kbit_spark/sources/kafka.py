@@ -25,7 +25,8 @@ _JAVA_ONLY = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore", "sasl.login"
 def read_stream(spark: SparkSession, config: KafkaConfig, start: Places | None = None) -> DataFrame:
     """Return the stream of records: key, value, topic, partition, offset, timestamp, headers.
 
-    A record that retention removes before it was read fails the query (Spark's failOnDataLoss), never silently.
+    Records of transactions come once those are committed, unless `kafka.options` set another ``isolation.level``. A
+    record that retention removes before it was read fails the query (Spark's failOnDataLoss), never silently.
 
     Args:
         spark: the session.
@@ -39,6 +40,8 @@ def read_stream(spark: SparkSession, config: KafkaConfig, start: Places | None =
         .option("startingOffsets", config.starting_offsets if start is None else to_json(start))
         .option("failOnDataLoss", "true")
         .option("includeHeaders", "true")
+        # Kafka's default would give records of transactions that were aborted, or may be yet
+        .option("kafka.isolation.level", "read_committed")
     )
     if config.max_offsets_per_trigger is not None:
         reader = reader.option("maxOffsetsPerTrigger", config.max_offsets_per_trigger)

@@ -26,6 +26,7 @@ from kbit_spark.errors import KbitError, RunError, first_line
 
 POLL_S = 0.2
 COMMIT_WAIT_S = 5.0
+_LOG_CONFLICT = "CONCURRENT_STREAM_LOG_UPDATE"
 WriteBatch = Callable[[DataFrame, int], None]
 log = logging.getLogger("kbit.query")
 
@@ -99,6 +100,9 @@ class Query:
         cause = self._failure or error
         if isinstance(cause, KbitError):
             raise cause
+        if _LOG_CONFLICT in str(error):
+            msg = f"another process writes to the checkpoint {self._checkpoint_dir} at the same time"
+            raise RunError(msg, "let only one of them run, then start again; nothing is lost") from error
         msg = f"the stream stopped: {root_cause(cause)}"
         raise RunError(
             msg, "nothing is lost: the batch runs again at the next start; details are in the log"

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Mapping, Sequence
 
+import pyarrow.fs as pafs
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from kbit_spark.errors import RunError, first_line
 from kbit_spark.schemas import Tensor
+from kbit_spark.storage import filesystem
+
+CREATE_WAIT_S = 5.0
+"""How long a table that another process has begun to make may take."""
 
 
 def ensure_table(
@@ -24,11 +32,10 @@ def ensure_table(
     try:
         if not DeltaTable.isDeltaTable(spark, path):
             _create(spark, path, schema, partitions, properties)
-            return
         found = DeltaTable.forPath(spark, path)
         check_columns(path, schema, found.toDF().schema)
         layout = list(found.detail().select("partitionColumns").collect()[0][0])
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         msg = f"cannot open the table {path}: {first_line(str(error))}"
         raise RunError(msg, "choose a path that holds a Delta table of this stream, or nothing") from error
     if layout != list(partitions):
@@ -39,10 +46,44 @@ def ensure_table(
 def _create(
     spark: SparkSession, path: str, schema: StructType, partitions: Sequence[str], properties: Mapping[str, str]
 ) -> None:
+    """Create the table, unless another process does so at the same time.
+
+    Spark refuses a folder that is not empty, even if all that is there is a log without a commit: either somebody is
+    about to write it, or a crash came before.
+    """
     builder = DeltaTable.createIfNotExists(spark).location(path).addColumns(schema).partitionedBy(*partitions)
     for key, value in properties.items():
         builder = builder.property(key, value)
-    builder.execute()
+    try:
+        builder.execute()
+    except (PySparkException, Py4JJavaError):
+        if not _await_table(spark, path):
+            raise
+        if not DeltaTable.isDeltaTable(spark, path):
+            builder.execute()
+
+
+def _await_table(spark: SparkSession, path: str) -> bool:
+    """Wait for a table that another process makes; clear away what a crash left of one.
+
+    Returns:
+        Whether the table is there, or can be made now; False where something else lies at the path.
+    """
+    store, folder = filesystem(path)
+    deadline = time.monotonic() + CREATE_WAIT_S
+    while not DeltaTable.isDeltaTable(spark, path):
+        found = store.get_file_info(pafs.FileSelector(folder, recursive=True, allow_not_found=True))
+        names = [info.path.removeprefix(f"{folder}/") for info in found]
+        committed = any(re.fullmatch(r"_delta_log/\d+\.json", name) for name in names)
+        if not committed and not (names and all(name.startswith("_delta_log") for name in names)):
+            return False
+        if time.monotonic() > deadline:
+            if committed:
+                return False
+            store.delete_dir(f"{folder}/_delta_log")
+            return True
+        time.sleep(0.1)
+    return True
 
 
 def check_columns(path: str, wanted: StructType, found: StructType) -> None:

@@ -19,11 +19,15 @@ def read_ledger(table: str, stream_id: str, topics: Collection[str]) -> LedgerSt
     last: LedgerEntry | None = None
     reached: Places = {}
     topic_ids: dict[str, str] = {}
+    others: dict[str, str] = {}
     oldest, waiting = 0, set(topics)
     for commit in newest_first(table):
         oldest = commit.version
         entry = LedgerEntry.from_metadata(commit.user_metadata)
-        if entry is None or entry.stream_id != stream_id:
+        if entry is None:
+            continue
+        if entry.stream_id != stream_id:
+            others |= {r.topic: entry.stream_id for r in entry.ranges}
             continue
         last = last or entry
         named = waiting & {r.topic for r in entry.ranges}
@@ -32,7 +36,8 @@ def read_ledger(table: str, stream_id: str, topics: Collection[str]) -> LedgerSt
         waiting -= named
         if not waiting:
             return LedgerState(last, reached, topic_ids)
-    return LedgerState(last, reached, topic_ids, complete=oldest == 0)
+    taken = {topic: others[topic] for topic in waiting & others.keys()}
+    return LedgerState(last, reached, topic_ids, complete=oldest == 0, taken=taken)
 
 
 def batch_ranges(table: str, stream_id: str) -> tuple[OffsetRange, ...]:

@@ -36,10 +36,11 @@ from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.rapids import ENABLED, PLUGIN
 from kbit_spark.schemas import FieldSpec, Tensor
 from kbit_spark.session import spark_session
+from kbit_spark.tables.append import Transaction
 from kbit_spark.tables.dead_letters import rejected_rows
 from kbit_spark.tables.samples import HEADERS, ensure_samples, parquet_settings, sample_rows, samples_schema
 from kbit_spark.tables.tally import Tally
-from kbit_spark.tables.writer import TableWriter, Transaction
+from kbit_spark.tables.writer import TableWriter
 
 SETTINGS = {
     "spark.master": "local[1]",

@@ -9,14 +9,19 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from kbit_spark import ingest, replay
 from kbit_spark.codecs.decoder import value_type
 from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.errors import RunError
 from kbit_spark.events import Event
 from kbit_spark.ingest import BatchWriter
 from kbit_spark.sources.kafka import read_stream
 from kbit_spark.sources.query import Query
+from kbit_spark.tables.append import CachedAppend
 from kbit_spark.tables.dead_letters import ensure_rejected
+from kbit_spark.tables.delta_append import DeltaClasses
 from kbit_spark.tables.samples import ensure_samples
+from kbit_spark.tables.verify import verify
 from kbit_spark.telemetry.hub import Telemetry
 from tests.fixtures.jobs import avro_records, coordinates, image, ingest_config, json_records, ledger, table_version
 from tests.fixtures.kafka import Kafka
@@ -46,8 +51,8 @@ def drain(spark: SparkSession, config: IngestConfig) -> list[Event]:
     with Telemetry("run", "ingest", [sink]) as telemetry:
         ensure_samples(spark, config.tables.samples, value_type(config.fields))
         ensure_rejected(spark, config.tables.rejected)
-        writer = BatchWriter(spark, config, telemetry)
-        Query(config.trigger, config.checkpoint_dir).run(read_stream(spark, config.kafka), writer.write)
+        batches = BatchWriter(spark, config, telemetry)
+        Query(config.trigger, config.checkpoint_dir).run(read_stream(spark, config.kafka), batches.write)
     return [event for event in sink.events if event.kind == "ingest_batch"]
 
 
@@ -143,6 +148,41 @@ def test_transaction_markers_are_gaps(spark: SparkSession, kafka: Kafka, tmp_pat
     drain(spark, config)
     entries = ledger(config.tables.samples)
     assert (sum(e.good for e in entries), sum(e.gaps for e in entries)) == (6, 2)
+
+
+def test_the_public_writer_gives_the_same_stream(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Databricks, where Delta's own transaction cannot be reached: batches, a crash, a replay, the ledger."""
+    monkeypatch.setattr(DeltaClasses, "find", lambda _: None)
+    topic = kafka.topic("public", 2)
+    records = json_records(60)
+    records[::10] = [(b"bad", b"{")] * 6
+    records.append((b"gone", None))
+    kafka.produce(topic, records)
+    config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
+    commit = CachedAppend.commit
+
+    def crash(self: CachedAppend, user_metadata: str | None = None) -> None:
+        if user_metadata is not None:  # the dead letters are committed by then
+            monkeypatch.setattr(CachedAppend, "commit", commit)
+            raise OSError("the machine is gone")
+        commit(self, user_metadata)
+
+    monkeypatch.setattr(CachedAppend, "commit", crash)
+    with pytest.raises(RunError, match="the machine is gone"):
+        ingest.run(config)
+    assert ledger(config.tables.samples) == []
+    for _ in range(2):  # the second time there is nothing to do
+        ingest.run(config)
+    entries = ledger(config.tables.samples)
+    assert [entry.batch_id for entry in entries] == [0, 1]
+    assert [sum(getattr(e, what) for e in entries) for what in ("good", "bad", "tombstones", "gaps")] == [54, 6, 1, 0]
+    found = coordinates(tmp_path)
+    assert len(found) == len(set(found)) == 60
+    replay.replay(config)
+    assert verify(config.tables.samples, config.tables.rejected).faults == []
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
 
 
 def test_every_data_file_is_of_one_split_and_tells_its_rows(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:

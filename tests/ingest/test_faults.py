@@ -11,9 +11,14 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import table as arrow_table
+from pyspark.sql import SparkSession
 
+from kbit_spark import ingest
+from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.errors import RunError
+from kbit_spark.tables.verify import verify
 from tests.fixtures.disk import SmallDisk
-from tests.fixtures.jobs import coordinates, ingest_data, ledger, start
+from tests.fixtures.jobs import coordinates, ingest_config, ingest_data, start
 from tests.fixtures.kafka import Kafka, Record
 
 pytestmark = pytest.mark.kafka
@@ -54,29 +59,29 @@ def test_a_secret_that_is_not_in_the_environment(tmp_path: Path) -> None:
     fails(tmp_path, data, 2, "KBIT_TEST_UNSET")
 
 
-def test_a_table_of_something_else(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_table_of_something_else(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "samples"), arrow_table({"other": [1]}))
-    data = ingest_data(tmp_path, kafka.bootstrap_servers, {kafka.topic(): "json"})
-    fails(tmp_path, data, 1, "no column image", "choose a new path")
+    with pytest.raises(RunError, match=r"no column image .*choose a new path"):
+        ingest.run(ingest_config(tmp_path, kafka.bootstrap_servers, {kafka.topic(): "json"}))
     assert DeltaTable(str(tmp_path / "samples")).version() == 0
     assert not (tmp_path / "rejected").exists()
 
 
 @pytest.mark.parametrize("full", ["rejected", "samples"])
-def test_the_disk_is_full(kafka: Kafka, tmp_path: Path, small_disk: SmallDisk, full: str) -> None:
+def test_the_disk_is_full(spark: SparkSession, kafka: Kafka, tmp_path: Path, small_disk: SmallDisk, full: str) -> None:
     topic = kafka.topic()
     kafka.produce(topic, incompressible(900, good=full == "samples"))
     data = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"})
     data["kafka"]["max_offsets_per_trigger"] = 300
     data["fields"][0]["tensor"]["shape"] = [56, 56]
     data["tables"][full] = str(small_disk.path / full)
-    fails(tmp_path, data, 1, "No space left on device")
-    before = ledger(data["tables"]["samples"])
-    assert DeltaTable(data["tables"]["rejected"]).count() == sum(entry.bad for entry in before)
-    assert DeltaTable(data["tables"]["samples"]).count() == sum(entry.good for entry in before)
+    config = IngestConfig.model_validate(data)
+    with pytest.raises(RunError, match="No space left on device"):
+        ingest.run(config)
+    assert verify(config.tables.samples, config.tables.rejected).faults == []
     small_disk.grow()
-    code, output = start(tmp_path, data, options=(), launcher=PLAIN, conf=False).wait()
-    assert code == 0, output
+    ingest.run(config)
+    assert verify(config.tables.samples, config.tables.rejected).faults == []
     assert coordinates(tmp_path, **data["tables"]) == [(topic, 0, offset) for offset in range(900)]
 
 

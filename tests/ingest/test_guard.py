@@ -138,6 +138,18 @@ def test_a_restored_table(spark: SparkSession, stream: Stream, kafka: Kafka, tmp
     once(tmp_path, topic, range(140))
 
 
+def test_another_stream_into_the_same_table(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    other = config.model_copy(update={"stream_id": "more", "checkpoint_dir": str(tmp_path / "more")})
+    refused(other, "stream_id: digits", f"the stream digits has read the topic {topic}")
+    new = kafka.topic("guard-more")
+    kafka.produce(new, records(10))
+    topics = tuple(listed.model_copy(update={"name": new}) for listed in other.kafka.topics)
+    run(other.model_copy(update={"kafka": other.kafka.model_copy(update={"topics": topics})}))  # another topic may come
+    once_of = [place for place in coordinates(tmp_path) if place[0] == new]
+    assert once_of == [(new, 0, offset) for offset in range(10)]
+
+
 def test_a_table_that_was_deleted(stream: Stream, tmp_path: Path) -> None:
     config, topic = stream
     shutil.rmtree(config.tables.samples)
@@ -188,12 +200,12 @@ def recreate(kafka: Kafka, topic: str) -> None:
             return
 
 
-def test_the_command_in_the_refusal_goes_on(kafka: Kafka, tmp_path: Path) -> None:
+def test_the_command_in_the_refusal_goes_on(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.topic("command")
     kafka.produce(topic, records(20))
+    run(ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"}))
     data: dict[str, Any] = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"})
     plain: dict[str, Any] = {"options": (), "launcher": ("/usr/bin/env", str(ROOT / ".venv/bin/python")), "conf": False}
-    assert start(tmp_path, data, **plain).wait()[0] == 0
     shutil.rmtree(tmp_path / "checkpoint")
     kafka.produce(topic, records(20))
     code, output = start(tmp_path, data, **plain).wait()

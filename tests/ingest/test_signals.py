@@ -1,10 +1,8 @@
-"""Signals and kills: a batch is whole or not there, whatever ends the driver."""
+"""Signals: a batch is whole or not there, whatever ends the driver; for kills see tests/soak."""
 
 from __future__ import annotations
 
-import random
 import signal
-import time
 from pathlib import Path
 
 import psutil
@@ -14,7 +12,6 @@ from tests.fixtures.jobs import coordinates, eventually, ingest_data, json_recor
 from tests.fixtures.kafka import Kafka
 
 pytestmark = pytest.mark.kafka
-KILLS = 10
 
 
 def test_sigterm_finishes_the_running_batch(kafka: Kafka, tmp_path: Path) -> None:
@@ -56,28 +53,3 @@ def test_a_second_sigint_ends_everything_at_once(kafka: Kafka, tmp_path: Path) -
         assert not job.left_over()
     finally:
         job.kill()
-
-
-@pytest.mark.timeout(400)
-def test_ten_kills_lose_and_repeat_nothing(kafka: Kafka, tmp_path: Path) -> None:
-    topic = kafka.topic("kill", 2)
-    records = json_records(1500)
-    records[::50] = [(b"bad", b"{")] * len(records[::50])
-    kafka.produce(topic, records)
-    data = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"})
-    chance = random.Random(3)
-    for _ in range(KILLS):
-        before = table_version(tmp_path / "samples")
-        job = start(tmp_path, data)
-        try:
-            eventually(lambda: table_version(tmp_path / "samples") > before or job.process.poll() is not None)  # noqa: B023
-            time.sleep(chance.uniform(0, 0.7))
-        finally:
-            job.kill()
-    code, output = start(tmp_path, data).wait()
-    assert code == 0, output
-    found = coordinates(tmp_path)
-    assert len(found) == len(set(found)) == len(records)
-    entries = ledger(tmp_path / "samples")
-    assert sum(entry.good + entry.bad for entry in entries) == len(records)
-    assert [entry.batch_id for entry in entries] == list(range(len(entries)))

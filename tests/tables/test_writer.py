@@ -11,9 +11,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from kbit_spark.errors import RunError
+from kbit_spark.tables.append import CachedAppend, Transaction
 from kbit_spark.tables.delta import ensure_table
 from kbit_spark.tables.tally import Counts, Tally
-from kbit_spark.tables.writer import CachedAppend, TableWriter, Transaction
+from kbit_spark.tables.writer import TableWriter
 
 SCHEMA = StructType([StructField("n", LongType()), StructField("word", StringType())])
 
