@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbit_spark.cli.decode import avro_rows, hexdump, protobuf_rows
+from kbit_spark.cli.decode import avro_rows, hexdump
 from kbit_spark.cli.decode.jvm import Decode
 from kbit_spark.cli.decode.vectors import ddl_fields, through_registry
 from kbit_spark.codecs.descriptors import read_schema
 from kbit_spark.codecs.framing import ConfluentSchemas, raw_plan, read_reader_schema, read_schemas, soe_plan
+from kbit_spark.codecs.protobuf_fields import fields_of
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.config.ingest import IngestConfig, KafkaConfig, TopicConfig
 from kbit_spark.config.load import validate
@@ -94,7 +95,7 @@ def _whole_row(topic: TopicConfig, files: Sequence[str]) -> Sequence[FieldSpec]:
     if topic.format == "avro" and files:
         return avro_rows.avro_fields(_read_json(files[0]))
     if topic.format == "protobuf" and files and topic.message:
-        return protobuf_rows.fields_of(read_schema(Path(files[0])).message(topic.message))
+        return fields_of(read_schema(Path(files[0])).message(topic.message))
     msg = "nothing says what the row is"
     raise UsageError(msg, "give its columns with --fields, or a stream's configuration with --config")
 
