@@ -15,6 +15,7 @@ Kind = Literal[
     "ingest_batch",  # one per micro-batch
     "ingest_loss",  # records given up before a stream went on (--accept-loss)
     "stream_progress",  # one per trigger, what foreachBatch cannot know: planning, offsets, write-ahead log
+    "table_evolved",  # one per batch that brought new columns
     "table_care",  # one per compaction or vacuum of a table, also where it failed
     "spark_stage",  # one per completed stage, from the SparkListener
     "spark_task_failure",  # one per failed task, with the reason

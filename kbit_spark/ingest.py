@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from kbit_spark.codecs.decoder import value_type
 from kbit_spark.codecs.resolver import PayloadDecoder
@@ -28,7 +29,7 @@ from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
 from kbit_spark.tables.maintenance import TableCare
-from kbit_spark.tables.samples import ensure_samples, parquet_settings, sample_rows, samples_schema
+from kbit_spark.tables.samples import ensure_samples, further_columns, parquet_settings, sample_rows, samples_schema
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import Append, TableWriter, Transaction
 from kbit_spark.telemetry.hub import Telemetry
@@ -47,7 +48,7 @@ def run(config: IngestConfig) -> None:
     spark = spark_session(f"kbit ingest {config.stream_id}", settings(config))
     try:
         with Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry:
-            ensure_samples(spark, config.tables.samples, value_type(config.fields))
+            ensure_samples(spark, config.tables.samples, value_type(config.fields), may_lack=config.tables.grows)
             ensure_rejected(spark, config.tables.rejected)
             start = check_continuity(spark, config)
             if start.lost:
@@ -76,10 +77,10 @@ class BatchWriter:
         self._start = start or Start()
         self._telemetry = telemetry
         self._log = CheckpointLog(spark, config.checkpoint_dir)
-        self._decoder = PayloadDecoder(spark, config.kafka, config.fields)
+        self._decoder = PayloadDecoder(spark, config.kafka, config.fields, further_columns(spark, config))
         self._tally = Tally(spark)
-        self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)))
-        self._rejected = TableWriter(spark, config.tables.rejected, REJECTED)
+        self._samples = TableWriter(spark, config.tables.samples, evolve=config.tables.grows)
+        self._rejected = TableWriter(spark, config.tables.rejected)
         self._care = TableCare(
             spark, config.maintenance, (config.tables.samples, config.tables.rejected), telemetry.emit
         )
@@ -104,6 +105,8 @@ class BatchWriter:
             append.commit(entry.to_metadata())
         finally:
             append.close()
+        if append.added:
+            self._telemetry.emit(evolved_event(self._config.tables.samples, batch_id, append.added))
         self._telemetry.emit(batch_event(entry, time.monotonic() - start, self._lag.behind(entry.ranges)))
         self._care.after(batch_id)
 
@@ -115,12 +118,15 @@ class BatchWriter:
         """Write the good records, once more where they name schemas that had to be asked for; nothing is committed."""
         self._describe("write samples")
         self._decoder.settle(batch)
-        while (append := self._samples.begin(transaction)) is not None:
+        while (append := self._samples.begin(transaction, self._columns())) is not None:
             append.write(sample_rows(self._tally.good_records(self._decoder.decode(batch)), self._config.split))
             if not self._decoder.resolve_new():
                 break
             append.close()
         return append
+
+    def _columns(self) -> StructType:
+        return samples_schema(value_type(self._decoder.fields))
 
     def _transaction(self, batch_id: int) -> Transaction:
         if self._epoch is None:
@@ -129,7 +135,7 @@ class BatchWriter:
 
     def _write_rejected(self, batch: DataFrame, transaction: Transaction) -> None:
         """Read and decode the batch once more for its bad records: they are few, and keeping all would cost more."""
-        append = self._rejected.begin(transaction)
+        append = self._rejected.begin(transaction, REJECTED)
         if append is None:
             return  # a crash came before the samples' commit
         try:
@@ -173,6 +179,12 @@ def loss_event(lost: Sequence[Loss]) -> Event:
     places = ", ".join(f"{loss.topic}[{loss.partition}] {loss.start} to {loss.end}: {loss.reason}" for loss in lost)
     numbers = {"offsets": sum(counted), "partitions": len(lost), "uncounted": len(lost) - len(counted)}
     return Event(kind="ingest_loss", numbers=numbers, labels={"places": places})
+
+
+def evolved_event(table: str, batch_id: int, added: Sequence[str]) -> Event:
+    """Return the event that tells of columns which a batch brought."""
+    labels = {"table": table, "columns": ", ".join(added)}
+    return Event(kind="table_evolved", scope=f"batch={batch_id}", numbers={"columns": len(added)}, labels=labels)
 
 
 def batch_event(entry: LedgerEntry, duration_s: float, lag_rows: int | None) -> Event:

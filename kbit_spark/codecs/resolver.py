@@ -13,6 +13,7 @@ goes into an accumulator; the driver asks the registry and the batch is decoded 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,7 +22,10 @@ from pyspark.sql import functions as sf
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.codecs.topic import TopicDecoder
 from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec
+
+log = logging.getLogger("kbit")
 
 SAMPLE_RECORDS = 20
 """Records of a topic that decide its framing."""
@@ -30,14 +34,33 @@ SAMPLE_RECORDS = 20
 class PayloadDecoder:
     """Decodes the payloads of all topics into one row type; holds what is known of their schemas."""
 
-    def __init__(self, spark: SparkSession, kafka: KafkaConfig, fields: Sequence[FieldSpec]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        kafka: KafkaConfig,
+        fields: Sequence[FieldSpec],
+        further: Sequence[FieldSpec] | None = None,
+    ) -> None:
         """Read the schemas that stand in files; the registry is not asked before a record names one of its ids.
+
+        Args:
+            spark: the session.
+            kafka: the topics and the registry.
+            fields: the row.
+            further: None: the row stays as it is. Else nullable fields behind it, and the row grows by the fields that
+                schemas of the registry bring.
 
         Raises:
             UsageError: a schema that cannot be read or can never give the fields, settings of the registry.
         """
         registry = SchemaRegistry(kafka.registry) if kafka.registry else None
         self._topics = [TopicDecoder(spark, topic, kafka.framings(topic), fields, registry) for topic in kafka.topics]
+        self._grows = further is not None
+        self.fields: tuple[FieldSpec, ...] = tuple(fields)
+        """The row as it stands; `settle` and `resolve_new` may add to it."""
+
+        for field in further or ():
+            self._add(field)
 
     def decode(self, records: DataFrame) -> DataFrame:
         """Return records, which have the columns topic and value, with `decoded` and the header's `schema_id`."""
@@ -78,6 +101,7 @@ class PayloadDecoder:
             if not topic.settled:
                 rows = batch.where((sf.col("topic") == topic.name) & sf.col("value").isNotNull())
                 topic.settle([bytes(row.value) for row in rows.select("value").limit(SAMPLE_RECORDS).collect()])
+        self._grow()
 
     def framings(self) -> dict[str, str]:
         """Return the framing of each topic as it stands."""
@@ -94,7 +118,30 @@ class PayloadDecoder:
             RunError: the registry does not answer.
         """
         answers = [topic.resolve_new() for topic in self._topics]  # every topic, not only up to the first
+        self._grow()
         return any(answers)
+
+    def _grow(self) -> None:
+        """Add the fields that new schemas have and the row lacks."""
+        found = [field for topic in self._topics for field in topic.further_fields()]
+        for field in found if self._grows else ():
+            self._add(field)
+
+    def _add(self, field: FieldSpec) -> None:
+        """Add a nullable field to the row of every topic; one that a topic's own files contradict stays out."""
+        same = next((known.name for known in self.fields if known.name.lower() == field.name.lower()), None)
+        if same is not None:  # Spark's names do not tell cases apart
+            if same != field.name:
+                log.warning("field %s becomes no column: there is %s", field.name, same)
+            return
+        try:
+            for topic in self._topics:
+                topic.take((*self.fields, field))
+            self.fields = (*self.fields, field)
+        except UsageError as error:
+            log.warning("field %s becomes no column: %s", field.name, error.message)
+            for topic in self._topics:
+                topic.take(self.fields)
 
     def _for_each_topic(self, topic: Column, make: Callable[[TopicDecoder], Column]) -> Column:
         first, *others = self._topics

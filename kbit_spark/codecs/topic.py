@@ -38,14 +38,27 @@ class TopicDecoder:
         self.framing = framings[0]
         self.settled = len(framings) == 1
         self._spark = spark
-        self._fields = fields
-        self._confluent = ConfluentSchemas(config, fields, registry) if "confluent" in framings and registry else None
-        self._fixed = {"raw": raw_plan(config, fields)} if "raw" in framings else {}
-        if "soe" in framings:
-            self._fixed["soe"] = soe_plan(read_schemas(config), fields, read_reader_schema(config))
+        self._config = config
         self._framings = tuple(framings)
+        self._confluent = ConfluentSchemas(config, fields, registry) if "confluent" in framings and registry else None
         self._unresolved = unresolved_ids(spark)
+        self.take(fields)
+
+    def take(self, fields: Sequence[FieldSpec]) -> None:
+        """Decode into this row from now on.
+
+        Raises:
+            UsageError: a schema in a file can never give it; then the row is as it was.
+        """
+        self._fixed = self._fixed_plans(fields)
+        self._fields = fields
         self._function: DecodeFunction | None = None
+        if self._confluent is not None:
+            self._confluent.fields = fields
+
+    def further_fields(self) -> list[FieldSpec]:
+        """Return the fields of schemas learned since the last call that the row lacks, as nullable ones."""
+        return [] if self._confluent is None else self._confluent.further_fields()
 
     def column(self, value: Column) -> Column:
         """Return the decoded payload of the topic's records, as far as their schemas are known now."""
@@ -87,6 +100,14 @@ class TopicDecoder:
         jvm = self._spark.sparkContext._jvm
         assert jvm is not None
         return [json.loads(line) for line in jvm.kbit.decode.Decoders.decodeToJson(json.dumps(plan), list(payloads))]
+
+    def _fixed_plans(self, fields: Sequence[FieldSpec]) -> dict[str, Plan]:
+        """Plan the framings whose schemas stand in files."""
+        config = self._config
+        plans = {"raw": raw_plan(config, fields)} if "raw" in self._framings else {}
+        if "soe" in self._framings:
+            plans["soe"] = soe_plan(read_schemas(config), fields, read_reader_schema(config))
+        return plans
 
     def _plan(self, framing: str) -> Plan:
         if framing == "confluent":

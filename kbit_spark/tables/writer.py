@@ -8,7 +8,7 @@ the first step fills a cache that the second one writes from. Both give the same
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,12 +16,10 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from kbit_spark.errors import RunError
-from kbit_spark.tables.delta import check_columns
-
-Check = Callable[[StructType], None]
+from kbit_spark.tables.delta import check_columns, lacking, with_columns
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,10 @@ class Transaction:
 
 class Append(Protocol):
     """One append under way."""
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The columns that its commit adds to the table, each with its type."""
 
     def write(self, rows: DataFrame) -> None:
         """Run `rows`, once; the table does not show them yet."""
@@ -62,33 +64,43 @@ class TableWriter:
     Args:
         spark: the session.
         path: the table, which exists.
-        schema: the columns that the rows have; checked again whenever the table's own schema changes.
+        evolve: columns that the table lacks are added in the commit that has them first.
     """
 
-    def __init__(self, spark: SparkSession, path: str, schema: StructType) -> None:
+    def __init__(self, spark: SparkSession, path: str, *, evolve: bool = False) -> None:
         self._spark = spark
         self._path = path
-        self._schema = schema
-        self._checked: str | None = None
+        self._evolve = evolve
+        self._checked: tuple[object, StructType] | None = None
         self._delta = _delta_log(spark)
 
-    def begin(self, transaction: Transaction) -> Append | None:
-        """Begin an append; None where the transaction was committed before.
+    def begin(self, transaction: Transaction, columns: StructType) -> Append | None:
+        """Begin an append of rows with these columns; None where the transaction was committed before.
 
         Raises:
-            RunError: the table's columns have changed so that the rows do not fit any more.
+            RunError: the table's columns are such that the rows do not fit.
         """
         if self._delta is None:
-            return CachedAppend(self._path, transaction)
+            further = (
+                self._missing(self._spark.read.format("delta").load(self._path).schema, columns) if self._evolve else []
+            )
+            return CachedAppend(self._path, transaction, further)
         delta = self._delta.forTable(self._spark._jsparkSession, self._path).startTransaction()
-        self._check_schema(delta.metadata().schemaString())
         append = DeltaAppend(self._spark, self._path, delta, transaction)
-        return None if append.last_version() >= transaction.version else append
+        if append.last_version() >= transaction.version:
+            return None
+        found = delta.metadata().schemaString()
+        if (found, columns) != self._checked:
+            there = StructType.fromJson(json.loads(found))
+            append.add_columns(there, self._missing(there, columns))
+            self._checked = None if append.added else (found, columns)
+        return append
 
-    def _check_schema(self, found: str) -> None:
-        if found != self._checked:
-            check_columns(self._path, self._schema, StructType.fromJson(json.loads(found)))
-            self._checked = found
+    def _missing(self, there: StructType, columns: StructType) -> list[StructField]:
+        """Return the columns to add to those that are there, after a check of all others."""
+        missing = lacking(columns, there) if self._evolve else []
+        check_columns(self._path, columns, with_columns(there, missing))
+        return missing
 
 
 def _delta_log(spark: SparkSession) -> Any | None:
@@ -111,6 +123,7 @@ class DeltaAppend:
         self._delta = delta
         self._transaction = transaction
         self._files: Any = None
+        self.added: tuple[str, ...] = ()
 
     def last_version(self) -> int:
         """Return the last version that our application id committed, -1 for none."""
@@ -123,6 +136,24 @@ class DeltaAppend:
         self._delta.readTxn().addOne(app_id)
         entries = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(known.get())
         return max((int(entry.version()) for entry in entries if entry.appId() == app_id), default=-1)
+
+    def add_columns(self, there: StructType, further: Sequence[StructField]) -> None:
+        """Add columns to those that are there, by the commit to come; before anything is written."""
+        if not further:
+            return
+        old = self._delta.metadata()
+        new = old.copy(
+            old.id(),
+            old.name(),
+            old.description(),
+            old.format(),
+            with_columns(there, further).json(),
+            old.partitionColumns(),
+            old.configuration(),
+            old.createdTime(),
+        )
+        self._delta.updateMetadata(new, False)
+        self.added = _described(further)
 
     def write(self, rows: DataFrame) -> None:
         """Write the data files."""
@@ -160,9 +191,10 @@ class DeltaAppend:
 class CachedAppend:
     """An append through Delta's public writer: the first step caches the rows, the second one writes them."""
 
-    def __init__(self, path: str, transaction: Transaction) -> None:
+    def __init__(self, path: str, transaction: Transaction, further: Sequence[StructField] = ()) -> None:
         self._path = path
         self._transaction = transaction
+        self.added = _described(further)
         self._rows: DataFrame | None = None
 
     def write(self, rows: DataFrame) -> None:
@@ -185,9 +217,15 @@ class CachedAppend:
         )
         if user_metadata is not None:
             writer = writer.option("userMetadata", user_metadata)
+        if self.added:
+            writer = writer.option("mergeSchema", "true")
         writer.save(self._path)
 
     def close(self) -> None:
         """Release the cache."""
         if self._rows is not None:
             self._rows.unpersist()
+
+
+def _described(columns: Sequence[StructField]) -> tuple[str, ...]:
+    return tuple(f"{column.name} {column.dataType.simpleString()}" for column in columns)
