@@ -195,6 +195,7 @@ class CachedAppend:
         self._path = path
         self._transaction = transaction
         self.added = _described(further)
+        self._further = further
         self._rows: DataFrame | None = None
 
     def write(self, rows: DataFrame) -> None:
@@ -209,8 +210,11 @@ class CachedAppend:
     def commit(self, user_metadata: str | None = None) -> None:
         """Write and commit the rows."""
         assert self._rows is not None
+        rows = self._rows
+        for column in self._further:
+            rows = rows.withMetadata(column.name, column.metadata)
         writer = (
-            self._rows.write.format("delta")
+            rows.write.format("delta")
             .mode("append")
             .option("txnAppId", self._transaction.app_id)
             .option("txnVersion", self._transaction.version)

@@ -128,3 +128,33 @@ def test_the_tally_counts_each_record_once(spark: SparkSession, tmp_path: Path) 
         assert append.rows() == 200
         append.commit()
     assert len(read(path)) == 400
+
+
+@pytest.mark.parametrize("public", [False, True], ids=["transaction", "public writer"])
+def test_columns_come_with_the_commit(
+    public: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(spark, tmp_path)
+    if public:
+        monkeypatch.setattr("kbit_spark.tables.writer._delta_log", lambda spark: None)
+    wide = StructType([*SCHEMA, StructField("more", IntegerType(), True, {"note": "x"})])
+    writer = TableWriter(spark, path, evolve=True)
+    for version in range(2):
+        append = writer.begin(Transaction("app", version), wide)
+        assert append is not None
+        assert append.added == (() if version else ("more int",))
+        append.write(
+            rows(spark, 2).withColumn("more", sf.col("n").cast("int") if version else sf.lit(None).cast("int"))
+        )
+        assert len(DeltaTable(path).schema().fields) == 2 + version
+        append.commit()
+        append.close()
+    column = DeltaTable(path).schema().fields[2]
+    assert (column.name, column.nullable, column.metadata) == ("more", True, {"note": "x"})
+    assert DeltaTable(path).to_pyarrow_table()["more"].null_count == 2
+    with pytest.raises(RunError, match=r"column more of the table .* is int, not string"):
+        TableWriter(spark, path, evolve=True).begin(
+            Transaction("app", 2), StructType([*SCHEMA, StructField("more", StringType())])
+        )
+    with pytest.raises(RunError, match="has no column other"):
+        TableWriter(spark, path).begin(Transaction("app", 2), StructType([*wide, StructField("other", StringType())]))
