@@ -156,5 +156,7 @@ def test_columns_come_with_the_commit(
         TableWriter(spark, path, evolve=True).begin(
             Transaction("app", 2), StructType([*SCHEMA, StructField("more", StringType())])
         )
-    with pytest.raises(RunError, match="has no column other"):
-        TableWriter(spark, path).begin(Transaction("app", 2), StructType([*wide, StructField("other", StringType())]))
+    if not public:  # which leaves that check to Delta
+        other = StructType([*wide, StructField("other", StringType())])
+        with pytest.raises(RunError, match="has no column other"):
+            TableWriter(spark, path).begin(Transaction("app", 2), other)
