@@ -1,4 +1,4 @@
-"""Decoders beside Spark's own functions, on payloads that lie cached in memory.
+"""Decoders beside Spark's own functions, on payloads that lie in memory.
 
     kbit bench decode [--repeats 3] [--case avro] [--json]
 
@@ -88,15 +88,11 @@ def measure(spark: SparkSession, case: Case, repeats: int, rows: int | None = No
     """Decode `rows` payloads (none: as many as the shape says) with both sides."""
     rows = rows or case.shape.rows
     templates = sf.array(*(sf.lit(payload) for payload in case.payloads))
-    frame = spark.range(rows).select(sf.get(templates, sf.col("id").cast("int") % TEMPLATES).alias("value")).cache()
-    frame.count()
+    frame = spark.range(rows).select(sf.get(templates, sf.col("id").cast("int") % TEMPLATES).alias("value"))
     sides = [column for column in (_ours(spark, case), _peer(case)) if column is not None]
-    try:
-        for column in sides:  # the first run compiles and loads classes
-            _seconds(frame, column, case)
-        runs = [[_seconds(frame, column, case) for column in sides] for _ in range(repeats)]
-    finally:
-        frame.unpersist()
+    for column in sides:  # the first run compiles and loads classes
+        _seconds(frame, column, case)
+    runs = [[_seconds(frame, column, case) for column in sides] for _ in range(repeats)]
     size = sum(map(len, case.payloads)) // TEMPLATES
     kbit, *others = [_rate([run[side] for run in runs], rows, size) for side in range(len(sides))]
     peer = others[0] if others else None
@@ -191,7 +187,7 @@ def _markdown(figures: list[Figure], repeats: int) -> str:
             [f.case, f.payload_bytes, f.peer_name, _speed(f.peer), _speed(f.kbit), ratio, target, peer_cpu, cpu]
         )
     when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    note = f"{when}, {MASTER}, driver memory 2g, best of {repeats} runs, payloads cached in memory, one JVM for both."
+    note = f"{when}, {MASTER}, driver memory 2g, best of {repeats} runs, payloads in memory, one JVM for both."
     return f"# Decoders beside Spark's own functions\n\n{note}\n\n{harness.table(header, rows)}\n"
 
 
