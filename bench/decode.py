@@ -1,141 +1,199 @@
-"""Rows/s of the decoders beside Spark's own functions, for three shapes, on payloads that are cached in memory.
+"""Decoders beside Spark's own functions, on payloads that lie in memory.
 
-Every figure is the best of some runs of one aggregation that touches each decoded field, so it holds the decoder and
-little else.
+    kbit bench decode [--repeats 3] [--case avro] [--json]
+
+Avro against `from_avro`, JSON against `from_json`, Protobuf against the library `protobuf` in a pandas UDF; Spark has
+nothing for Extended JSON. Each run is one pass that touches every decoded field; both sides take turns, so that they
+meet the same load of the machine. A figure is the best of the runs.
 """
 
 from __future__ import annotations
 
-import io
+import argparse
 import json
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
-import fastavro
-import numpy as np
+import pandas as pd
+import psutil
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
 
+from bench import harness
+from bench.payloads import TEMPLATES, Case, cases
+from kbit_spark.codecs.descriptors import compile_schema
 from kbit_spark.codecs.resolver import PayloadDecoder
-from kbit_spark.config.ingest import KafkaConfig, TopicConfig
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.config.load import validate
+from kbit_spark.session import spark_session
 
-IMAGE = (FieldSpec(name="image", tensor=Tensor(dtype="uint8", shape=(28, 28))), FieldSpec(name="label", type="int"))
-TEMPLATES = 64
-"""Different payloads; the rows repeat them."""
+RESULTS = Path(__file__).parent / "results"
+MASTER = "local[2]"
+PEERS = {"avro": "from_avro", "json": "from_json", "mongo": "none", "protobuf": "protobuf in a pandas UDF"}
+_MILLION = 1_000_000
 
 
 @dataclass(frozen=True)
-class Shape:
-    """One kind of record: its payloads, how they are decoded here, and how the plain template does it."""
+class Rate:
+    """Speed of one side."""
 
-    name: str
-    fields: tuple[FieldSpec, ...]
-    payloads: tuple[bytes, ...]
-    schema: str | None
-    ddl: str = ""
+    rows_per_s: float
+    mb_per_s: float
+    cpu_s_per_million_rows: float
+    """Of all processes, so also of the peer's Python workers."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Rows a second of one shape."""
+    """One case: both sides, and how many times the peer's rate we reach."""
 
-    shape: str
-    rows: int
+    case: str
     payload_bytes: int
-    kbit_rows_per_s: float
-    peer_rows_per_s: float
-
-    @property
-    def ratio(self) -> float:
-        """How many times the peer's rate."""
-        return self.kbit_rows_per_s / self.peer_rows_per_s
-
-
-def shapes(seed: int = 0) -> tuple[Shape, ...]:
-    """Return the shapes: Avro image as bytes and as 784 ints, JSON with 784 numbers, Avro with 200 columns."""
-    images = np.random.default_rng(seed).integers(0, 256, (TEMPLATES, 784))
-    as_bytes, as_ints = _digits("bytes"), _digits({"type": "array", "items": "int"})
-    kinds = ("long", "double", "string", "int")
-    wide = [{"name": f"c{i}", "type": kinds[i % 4]} for i in range(200)]
-    row = {f"c{i}": (i * 1_000, i / 3, f"text {i}", i)[i % 4] for i in range(200)}
-    digits = [{"image": [int(item) for item in image], "label": i % 10} for i, image in enumerate(images)]
-    return (
-        Shape(
-            "avro image bytes", IMAGE, _avro(as_bytes, [{**d, "image": bytes(d["image"])} for d in digits]), as_bytes
-        ),
-        Shape("avro image 784 ints", IMAGE, _avro(as_ints, digits), as_ints),
-        Shape(
-            "json image 784 ints",
-            IMAGE,
-            tuple(json.dumps(digit, separators=(",", ":")).encode() for digit in digits),
-            None,
-            "image array<int>, label int",
-        ),
-        Shape(
-            "avro 200 columns",
-            tuple(FieldSpec.model_validate(column) for column in wide),
-            _avro(_record(wide), [row] * TEMPLATES),
-            _record(wide),
-        ),
-    )
+    rows: int
+    peer_name: str
+    kbit: Rate
+    peer: Rate | None
+    ratio: float | None
+    target: float | None
 
 
-def measure(spark: SparkSession, shape: Shape, rows: int = 50_000, repeats: int = 3) -> Figure:
-    """Decode `rows` payloads with both and return the best of `repeats` runs each."""
-    templates = sf.array(*(sf.lit(payload) for payload in shape.payloads))
-    frame = spark.range(rows).select(sf.get(templates, sf.col("id").cast("int") % TEMPLATES).alias("value")).cache()
-    frame.count()
-    with tempfile.TemporaryDirectory() as folder:
-        ours = _ours(spark, shape, Path(folder))
-    peer = from_avro("value", shape.schema) if shape.schema else sf.from_json(sf.col("value").cast("string"), shape.ddl)
-    names = [field.name for field in shape.fields]
+def main() -> None:
+    """Run the cases and print a markdown table, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--case", default="", help="only cases whose name contains this; nothing is kept")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    settings = {"spark.master": MASTER, "spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+    spark = spark_session("kbit bench decode", settings)
     try:
-        for column in (ours, peer):  # the first run compiles and loads classes
-            _seconds(frame, column, names)
-        # One of each in turn, so that both meet the same load of the machine
-        runs = [(_seconds(frame, ours, names), _seconds(frame, peer, names)) for _ in range(repeats)]
-        best = [min(times) for times in zip(*runs, strict=True)]
+        figures = [measure(spark, case, arguments.repeats) for case in cases() if arguments.case in case.name]
     finally:
-        frame.unpersist()
-    return Figure(shape.name, rows, len(shape.payloads[0]), rows / best[0], rows / best[1])
+        spark.stop()
+    markdown = _markdown(figures, arguments.repeats)
+    if not arguments.case:
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        (RESULTS / "decode.md").write_text(markdown)
+    documents = [asdict(figure) for figure in figures]
+    sys.stdout.write(json.dumps(documents, indent=2) + "\n" if arguments.json else markdown)
 
 
-def _ours(spark: SparkSession, shape: Shape, folder: Path) -> Column:
-    topic = TopicConfig(name="t", format="json")
-    if shape.schema:
-        file = folder / "writer.avsc"
-        file.write_text(shape.schema)
-        topic = TopicConfig(name="t", format="avro", schema_file=str(file))
-    kafka = KafkaConfig(bootstrap_servers="none:0", topics=(topic,))
-    return PayloadDecoder(spark, kafka, shape.fields).column(sf.lit("t"), sf.col("value"))["value"]
+def measure(spark: SparkSession, case: Case, repeats: int, rows: int | None = None) -> Figure:
+    """Decode `rows` payloads (none: as many as the shape says) with both sides."""
+    rows = rows or case.shape.rows
+    templates = sf.array(*(sf.lit(payload) for payload in case.payloads))
+    frame = spark.range(rows).select(sf.get(templates, sf.col("id").cast("int") % TEMPLATES).alias("value"))
+    sides = [column for column in (_ours(spark, case), _peer(case)) if column is not None]
+    for column in sides:  # the first run compiles and loads classes
+        _seconds(frame, column, case)
+    runs = [[_seconds(frame, column, case) for column in sides] for _ in range(repeats)]
+    size = sum(map(len, case.payloads)) // TEMPLATES
+    kbit, *others = [_rate([run[side] for run in runs], rows, size) for side in range(len(sides))]
+    peer = others[0] if others else None
+    ratio = kbit.rows_per_s / peer.rows_per_s if peer else None
+    return Figure(case.name, size, rows, PEERS[case.format], kbit, peer, ratio, case.target)
 
 
-def _seconds(frame: DataFrame, record: Column, names: Sequence[str]) -> float:
-    begin = time.perf_counter()
-    decoded = frame.select(record.alias("r")).select(*(sf.col(f"r.{name}") for name in names))
+def _ours(spark: SparkSession, case: Case) -> Column:
+    with tempfile.TemporaryDirectory() as folder:
+        data = {"bootstrap_servers": "none:0", "topics": [case.topic(Path(folder))]}
+        kafka = validate(KafkaConfig, data, "bench")
+        return PayloadDecoder(spark, kafka, case.shape.fields).column(sf.lit("t"), sf.col("value"))["value"]
+
+
+def _peer(case: Case) -> Column | None:
+    if case.format == "avro":
+        return from_avro("value", case.schema)
+    if case.format == "json":
+        return sf.from_json(sf.col("value").cast("string"), case.schema)
+    return _protobuf_peer(case) if case.format == "protobuf" else None
+
+
+def _protobuf_peer(case: Case) -> Column:
+    """Return what a person would write who has the message's class and no connector."""
+    definition = compile_schema({"row.proto": case.schema}, "row.proto", "row.proto").main.SerializeToString()
+    names = [field.name for field in case.shape.fields]
+    image = "binary" if case.shape.name == "image bytes" else "array<int>"
+    columns = ", ".join(f"{field.name} {field.type or image}" for field in case.shape.fields)
+
+    def decode(batches: Iterator[pd.Series]) -> Iterator[pd.DataFrame]:
+        from google.protobuf.descriptor_pool import DescriptorPool
+        from google.protobuf.message_factory import GetMessageClass
+
+        pool = DescriptorPool()
+        pool.AddSerializedFile(definition)
+        kind = GetMessageClass(pool.FindMessageTypeByName("Row"))
+        lists = [name for name in names if kind.DESCRIPTOR.fields_by_name[name].is_repeated]
+        for batch in batches:
+            messages = [kind.FromString(payload) for payload in batch]
+            found = {name: [getattr(message, name) for message in messages] for name in names}
+            yield pd.DataFrame(found | {name: [list(items) for items in found[name]] for name in lists})
+
+    return sf.pandas_udf(decode, f"struct<{columns}>")("value")  # type: ignore[call-overload,no-any-return]
+
+
+def _seconds(frame: DataFrame, record: Column, case: Case) -> tuple[float, float]:
+    """Return wall and CPU seconds of one pass."""
+    names = [sf.col(f"r.{field.name}") for field in case.shape.fields]
+    decoded = frame.select(record.alias("r")).select(*names)
+    cpu, begin = _cpu_s(), time.perf_counter()
     decoded.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, _cpu_s() - cpu
 
 
-def _digits(image: Any) -> str:
-    return _record([{"name": "image", "type": image}, {"name": "label", "type": "int"}])
+def _cpu_s() -> float:
+    """Return the CPU seconds of this process and all below it: the JVM, Python workers."""
+    root = psutil.Process()
+    used = 0.0
+    for process in (root, *root.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        used += times.user + times.system
+    return used
 
 
-def _record(fields: list[dict[str, Any]]) -> str:
-    return json.dumps({"type": "record", "name": "Row", "fields": fields})
+def _rate(runs: list[tuple[float, float]], rows: int, size: int) -> Rate:
+    wall_s, cpu_s = (min(side) for side in zip(*runs, strict=True))
+    return Rate(rows / wall_s, rows * size / wall_s / _MILLION, cpu_s / rows * _MILLION)
 
 
-def _avro(schema: str, rows: Sequence[dict[str, Any]]) -> tuple[bytes, ...]:
-    parsed = fastavro.parse_schema(json.loads(schema))
-    payloads = []
-    for row in rows:
-        buffer = io.BytesIO()
-        fastavro.schemaless_writer(buffer, parsed, row)
-        payloads.append(buffer.getvalue())
-    return tuple(payloads)
+def _markdown(figures: list[Figure], repeats: int) -> str:
+    header = [
+        "payload",
+        "bytes",
+        "peer",
+        "peer",
+        "kbit_spark",
+        "ratio",
+        "target",
+        "CPU s per million rows, peer",
+        "kbit",
+    ]
+    rows = []
+    for f in figures:
+        ratio = f"{f.ratio:.2f}" if f.ratio else "-"
+        peer_cpu = f"{f.peer.cpu_s_per_million_rows:,.1f}" if f.peer else "-"
+        cpu = f"{f.kbit.cpu_s_per_million_rows:,.1f}"
+        target = f"≥ {f.target:g}" if f.target else "shown"
+        rows.append(
+            [f.case, f.payload_bytes, f.peer_name, _speed(f.peer), _speed(f.kbit), ratio, target, peer_cpu, cpu]
+        )
+    when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    note = f"{when}, {MASTER}, driver memory 2g, best of {repeats} runs, payloads in memory, one JVM for both."
+    return f"# Decoders beside Spark's own functions\n\n{note}\n\n{harness.table(header, rows)}\n"
+
+
+def _speed(rate: Rate | None) -> str:
+    return f"{rate.rows_per_s:,.0f} rows/s, {rate.mb_per_s:,.0f} MB/s" if rate else "-"
+
+
+if __name__ == "__main__":
+    main()

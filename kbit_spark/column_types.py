@@ -86,6 +86,17 @@ def type_text(tree: TypeTree) -> str:
     return f"struct<{', '.join(fields)}>"
 
 
+def nullable_inside(tree: TypeTree) -> TypeTree:
+    """Return the tree of the same type whose structs take null in every field."""
+    if isinstance(tree, str):
+        return tree
+    if "fields" in tree:
+        fields = [{**field, "type": nullable_inside(field["type"]), "required": False} for field in tree["fields"]]
+        return {**tree, "fields": fields}
+    parts = ("items", "keys", "values")
+    return {part: nullable_inside(inner) if part in parts else inner for part, inner in tree.items()}
+
+
 class _Reader:
     """Reads a type from left to right."""
 

@@ -18,6 +18,7 @@ Kind = Literal[
     "decode_fallback",  # one per batch that the GPU failed and the CPU decoded, with the reason
     "decode_difference",  # one per batch in which the shadow check found the engines to differ, with the coordinates
     "stream_progress",  # one per trigger, what foreachBatch cannot know: planning, offsets, write-ahead log
+    "table_evolved",  # one per batch that brought new columns
     "table_care",  # one per compaction or vacuum of a table, also where it failed
     "spark_stage",  # one per completed stage, from the SparkListener
     "spark_task_failure",  # one per failed task, with the reason

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from kbit_spark.codecs.decoder import value_type
 from kbit_spark.codecs.gpu.functions import GpuFunctions, rapids_functions
@@ -31,7 +32,13 @@ from kbit_spark.sources.query import Query
 from kbit_spark.tables.append import Append, Transaction
 from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
 from kbit_spark.tables.maintenance import TableCare
-from kbit_spark.tables.samples import ensure_samples, parquet_settings, sample_columns, samples_schema
+from kbit_spark.tables.samples import (
+    ensure_samples,
+    further_columns,
+    parquet_settings,
+    sample_columns,
+    samples_schema,
+)
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter
 from kbit_spark.telemetry.hub import Telemetry
@@ -50,7 +57,7 @@ def run(config: IngestConfig) -> None:
     spark = spark_session(f"kbit ingest {config.stream_id}", settings(config))
     try:
         with Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry:
-            ensure_samples(spark, config.tables.samples, value_type(config.fields))
+            ensure_samples(spark, config.tables.samples, value_type(config.fields), may_lack=config.tables.grows)
             ensure_rejected(spark, config.tables.rejected)
             with closing(
                 BatchWriter(spark, config, telemetry)
@@ -86,13 +93,13 @@ class BatchWriter:
         self._start = Start()
         self._telemetry = telemetry
         self._log = CheckpointLog(spark, config.checkpoint_dir)
-        self._decoder = PayloadDecoder(spark, config.kafka, config.fields, functions)
+        self._decoder = PayloadDecoder(spark, config.kafka, config.fields, further_columns(spark, config), functions)
         self._engines = Engines(config.decode, self._decoder, functions, telemetry.emit)
         self._tally = Tally(spark)
         self._columns = sample_columns(config.split)
         turns = f"kbit:{config.stream_id}"
-        self._samples = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)), turns)
-        self._rejected = TableWriter(spark, config.tables.rejected, REJECTED)
+        self._samples = TableWriter(spark, config.tables.samples, evolve=config.tables.grows, turns=turns)
+        self._rejected = TableWriter(spark, config.tables.rejected)
         self._care = TableCare(
             spark, config.maintenance, (config.tables.samples, config.tables.rejected), telemetry.emit
         )
@@ -131,6 +138,8 @@ class BatchWriter:
                 if letters is not None and not self._samples.holds(transaction):
                     letters.undo()  # another checkpoint's batch came first, and has these letters, or will have
                 raise
+        if append.added:
+            self._telemetry.emit(evolved_event(self._config.tables.samples, batch_id, append.added))
         numbers = batch_numbers(entry, time.monotonic() - start, self._lag.behind(entry.ranges))
         numbers |= ran.numbers() | self._engines.check(scope, batch, ran)
         labels = {"engine": ran.engine}
@@ -168,7 +177,7 @@ class BatchWriter:
         """Write the good records, once more where they name schemas that had to be asked for; nothing is committed."""
         self._describe("write samples")
         self._decoder.settle(batch)
-        while (append := self._samples.begin(transaction, engine)) is not None:
+        while (append := self._samples.begin(transaction, self._schema(), engine)) is not None:
             good = self._tally.good_records(self._decoder.decode(batch, engine), engine)
             with self._engines.planning(batch.sparkSession, engine, counting=True):
                 append.write(good.select(self._columns))
@@ -176,6 +185,9 @@ class BatchWriter:
                 break
             append.close()
         return append
+
+    def _schema(self) -> StructType:
+        return samples_schema(value_type(self._decoder.fields))
 
     def _transaction(self, batch_id: int) -> Transaction:
         if self._epoch is None:
@@ -190,7 +202,7 @@ class BatchWriter:
         Returns:
             The append; None where the letters are there already, because a crash came before the samples' commit.
         """
-        append = self._rejected.begin(transaction)
+        append = self._rejected.begin(transaction, REJECTED)
         if append is None:
             return None
         try:
@@ -236,6 +248,12 @@ def loss_event(lost: Sequence[Loss]) -> Event:
     places = ", ".join(f"{loss.topic}[{loss.partition}] {loss.start} to {loss.end}: {loss.reason}" for loss in lost)
     numbers = {"offsets": sum(counted), "partitions": len(lost), "uncounted": len(lost) - len(counted)}
     return Event(kind="ingest_loss", numbers=numbers, labels={"places": places})
+
+
+def evolved_event(table: str, batch_id: int, added: Sequence[str]) -> Event:
+    """Return the event that tells of columns which a batch brought."""
+    labels = {"table": table, "columns": ", ".join(added)}
+    return Event(kind="table_evolved", scope=f"batch={batch_id}", numbers={"columns": len(added)}, labels=labels)
 
 
 def batch_numbers(entry: LedgerEntry, duration_s: float, lag_rows: int | None) -> dict[str, float]:

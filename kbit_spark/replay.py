@@ -22,7 +22,7 @@ from kbit_spark.schemas import Places, ReplayEntry
 from kbit_spark.session import session_given, spark_session
 from kbit_spark.tables.append import Append, Transaction
 from kbit_spark.tables.ledger import read_ledger
-from kbit_spark.tables.samples import parquet_settings, sample_columns, samples_schema
+from kbit_spark.tables.samples import further_columns, parquet_settings, sample_columns, samples_schema
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter
 
@@ -67,8 +67,8 @@ class _Replay:
         self._where = where
         self._topics = [topic.name for topic in config.kafka.topics]
         self._tally = Tally(spark)
-        self._decoder = PayloadDecoder(spark, config.kafka, config.fields)
-        self._writer = TableWriter(spark, config.tables.samples, samples_schema(value_type(config.fields)))
+        self._decoder = PayloadDecoder(spark, config.kafka, config.fields, further_columns(spark, config))
+        self._writer = TableWriter(spark, config.tables.samples, evolve=config.tables.grows)
 
     def run(self) -> Replayed:
         reached = read_ledger(self._config.tables.samples, self._config.stream_id, self._topics).reached
@@ -98,7 +98,8 @@ class _Replay:
         return Transaction(f"kbit-replay:{self._config.stream_id}", number)
 
     def _begin(self, number: int) -> Append:
-        append = self._writer.begin(self._transaction(number))
+        columns = samples_schema(value_type(self._decoder.fields))
+        append = self._writer.begin(self._transaction(number), columns)
         if append is None:
             raise _overtaken(self._config)
         return append

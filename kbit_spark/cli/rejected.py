@@ -29,7 +29,7 @@ def show(
         schema = "" if group.schema_id is None else f" schema {group.schema_id}"
         typer.echo(f"{group.count:>9,}  {group.code}  {group.format}{schema}")
         for letter in group.samples:
-            place = f"{letter['topic']}[{letter['partition']}]@{letter['offset']}"
+            place = f"{letter['topic']}:{letter['partition']}:{letter['offset']}"
             byte = "" if letter["position"] is None else f" at byte {letter['position']}"
             typer.echo(
                 f"           {place}: {letter['reason']}{byte}; {letter['payload_bytes']} bytes {letter['payload']}"

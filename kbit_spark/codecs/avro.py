@@ -64,6 +64,23 @@ def avro_plan(schema_text: str, fields: Sequence[FieldSpec], source: str, reader
     return {"format": "avro", "fields": plan_of_fields(fields), "row": row, "records": planner.skipped.records}
 
 
+def unread_fields(
+    schema_text: str, fields: Sequence[FieldSpec], source: str, reader_schema: str | None = None
+) -> list[AvroField]:
+    """Return the fields of a writer's schema that nothing in `fields` is read from; the arguments of `avro_plan`.
+
+    Raises:
+        UsageError: no valid record schema.
+    """
+    writer = parse_record(schema_text, source)
+    reader = None if reader_schema is None else parse_record(reader_schema, source)
+    try:
+        taken = match_columns(writer, [column_of_field(field, reader) for field in fields])
+    except Unresolved:
+        return []
+    return [field for field in writer.fields if field.name not in taken]
+
+
 class _Planner:
     """Plans values; what is skipped is collected in `skipped`."""
 

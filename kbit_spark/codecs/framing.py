@@ -13,23 +13,18 @@ from typing import Any
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from kbit_spark.codecs.avro import avro_plan
-from kbit_spark.codecs.avro_references import inline
 from kbit_spark.codecs.avro_schema import parse_record
-from kbit_spark.codecs.descriptors import ProtoSchema, compile_schema, read_schema
-from kbit_spark.codecs.json import json_plan
-from kbit_spark.codecs.mongo import mongo_plan
-from kbit_spark.codecs.plan import Plan, UnreadableSchemaError, plan_of_fields
+from kbit_spark.codecs.bodies import SCHEMALESS, Body, body_of, unreadable
+from kbit_spark.codecs.descriptors import read_schema
+from kbit_spark.codecs.plan import Plan, plan_of_fields
 from kbit_spark.codecs.protobuf import protobuf_plan
-from kbit_spark.codecs.registry import RegisteredSchema, SchemaRegistry
+from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.config.ingest import TopicConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec
 
 UNRESOLVED = "unresolved_schema"
 """Error code of a record whose schema id was not asked for yet; never a dead letter."""
-
-_SCHEMALESS = {"json": json_plan, "mongo": mongo_plan}
-"""Formats whose payloads say themselves what they hold."""
 
 
 def raw_plan(topic: TopicConfig, fields: Sequence[FieldSpec]) -> Plan:
@@ -38,7 +33,7 @@ def raw_plan(topic: TopicConfig, fields: Sequence[FieldSpec]) -> Plan:
     Raises:
         UsageError: a schema that cannot be read, or can never give the fields.
     """
-    if plan := _SCHEMALESS.get(topic.format):
+    if plan := SCHEMALESS.get(topic.format):
         return plan(fields)
     assert topic.schema_file is not None
     if topic.format == "avro":
@@ -66,7 +61,7 @@ def soe_plan(schemas: Mapping[str, str], fields: Sequence[FieldSpec], reader_sch
         try:
             plans[key] = {"plan": avro_plan(text, fields, source, reader_schema)}
         except UsageError as error:
-            plans[key] = _unreadable(error)
+            plans[key] = unreadable(error)
             faults.append(error)
     if len(faults) == len(plans):
         raise faults[0]
@@ -74,7 +69,7 @@ def soe_plan(schemas: Mapping[str, str], fields: Sequence[FieldSpec], reader_sch
 
 
 class ConfluentSchemas:
-    """What is known of the schema ids of one topic; it grows with `learn`."""
+    """What is known of the schema ids of one topic; it grows with `learn`. `fields`, the row, may be set anew."""
 
     def __init__(self, topic: TopicConfig, fields: Sequence[FieldSpec], registry: SchemaRegistry) -> None:
         """Read the reader's schema, if the topic names one.
@@ -83,14 +78,15 @@ class ConfluentSchemas:
             UsageError: it cannot be read, or is no record schema.
         """
         self._topic = topic
-        self._fields = fields
+        self.fields = fields
         self._registry = registry
         self._reader_schema = read_reader_schema(topic)
-        self._schemas: dict[str, Plan] = {}
+        self._bodies: dict[int, Body] = {}
+        self._fresh: list[Body] = []
         self._unknown: set[int] = set()
 
     def learn(self, schema_id: int) -> None:
-        """Ask the registry for a schema and plan its payloads, or keep its word that there is none.
+        """Ask the registry for a schema, or keep its word that there is none.
 
         Raises:
             RunError: the registry does not answer.
@@ -98,44 +94,22 @@ class ConfluentSchemas:
         schema = self._registry.schema(schema_id)
         if schema is None:
             self._unknown.add(schema_id)
-        else:
-            self._schemas[str(schema_id)] = self._body(schema, f"schema {schema_id}")
+            return
+        body = body_of(schema, self._topic, self._reader_schema, f"schema {schema_id}")
+        self._bodies[schema_id] = body
+        self._fresh.append(body)
+
+    def further_fields(self) -> list[FieldSpec]:
+        """Return the fields of schemas learned since the last call that the row lacks, as nullable ones."""
+        found = [field for body in self._fresh for field in body.further(self.fields)]
+        self._fresh = []
+        return found
 
     def plan(self) -> Plan:
         """Return the plan of the topic as far as its schemas are known."""
+        plans = {str(schema_id): body.plan(self.fields) for schema_id, body in self._bodies.items()}
         indexed = self._topic.format == "protobuf"
-        return _framed("confluent", self._schemas, self._fields, self._unknown, resolvable=True, indexed=indexed)
-
-    def _body(self, schema: RegisteredSchema, source: str) -> Plan:
-        """Plan a body. A schema that cannot give the row is a fault of its records, not of the run."""
-        declared = self._topic.format
-        if schema.kind.lower() != ("json" if declared in _SCHEMALESS else declared):
-            return _refused(f"{source} is {schema.kind}, the topic is declared to hold {declared}")
-        try:
-            if schema.kind == "AVRO":
-                text = inline(schema.text, schema.references, source)
-                return {"plan": avro_plan(text, self._fields, source, self._reader_schema)}
-            if schema.kind == "PROTOBUF":
-                main = f"{source.replace(' ', '-')}.proto"
-                compiled = compile_schema({**schema.references, main: schema.text}, main, source)
-                return {"messages": self._messages(compiled, source)}
-        except UsageError as error:
-            return _unreadable(error)
-        return {"plan": _SCHEMALESS[declared](self._fields)}
-
-    def _messages(self, schema: ProtoSchema, source: str) -> Plan:
-        wanted = (self._topic.message or "").lstrip(".")
-        plans: Plan = {}
-        for path, names in schema.paths().items():
-            name = wanted if wanted in names else names[0]
-            if wanted not in ("", name):
-                plans[path] = _refused(f"a message {name}, the topic is declared to hold {wanted}")
-                continue
-            try:
-                plans[path] = {"plan": protobuf_plan(schema.message(name), self._fields, source)}
-            except UsageError as error:
-                plans[path] = _unreadable(error)
-        return plans
+        return _framed("confluent", plans, self.fields, self._unknown, resolvable=True, indexed=indexed)
 
 
 def read_schemas(topic: TopicConfig) -> dict[str, str]:
@@ -176,14 +150,6 @@ def _fingerprint(text: str, source: str) -> str:
         msg = f"{source} is no valid Avro schema: {type(error).__name__}: {error}"
         raise UsageError(msg) from error
     return str(int.from_bytes(bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO")), "little"))
-
-
-def _refused(reason: str, code: str = "type_mismatch") -> Plan:
-    return {"refused": {"code": code, "reason": reason}}
-
-
-def _unreadable(error: UsageError) -> Plan:
-    return _refused(error.message, error.code) if isinstance(error, UnreadableSchemaError) else _refused(error.message)
 
 
 def _framed(

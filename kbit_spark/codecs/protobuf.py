@@ -1,6 +1,7 @@
 """Protobuf payloads: plans how each field of a message is read into its column, or checked and left out.
 
-A field that no column wants is still known, so its values must be as the schema says. Sources: the Protobuf encoding
+A field that no column wants is still known, so its values must be as the schema says. Google's own messages for times,
+durations and values that may be absent become single values (well_known.py). Sources: the Protobuf encoding
 and field presence guides.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from kbit_spark.codecs import well_known
 from kbit_spark.codecs.plan import Plan, plan_of_fields, plan_of_tensor
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec
@@ -131,6 +133,10 @@ class _Planner:
 
     def _read(self, field: FieldDescriptor, tree: Any, wanted: Wanted, here: str) -> Plan:
         kind = _KINDS[field.type]
+        if field.message_type is not None and (single := well_known.reading(field.message_type, tree)):
+            parts = (("value", tree),) if single == "wrapped" else (("seconds", "long"), ("nanos", "int"))
+            columns = [Wanted(name, part, required=True) for name, part in parts]
+            return {"message": self.row(field.message_type, columns, f"{here}."), "read": single}
         if field.message_type is not None and _is(tree, "struct"):
             return {"message": self.row(field.message_type, _columns(tree), f"{here}.")}
         if isinstance(tree, str) and tree in _SCALAR_READERS.get(kind, ()):
@@ -160,7 +166,7 @@ class _Planner:
     def _mismatch(self, place: str, field: FieldDescriptor, wanted: Any) -> UsageError:
         written = f"{'repeated ' if field.is_repeated else ''}{_KINDS[field.type]}"
         msg = f"{self._source}: field {place!r} can never be read: {written} cannot be read as {wanted}"
-        return UsageError(msg, "correct the type in `fields`")
+        return UsageError(msg, well_known.advice(field.message_type))
 
 
 def _message(message: Descriptor) -> Plan:

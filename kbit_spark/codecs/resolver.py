@@ -13,6 +13,7 @@ goes into an accumulator; the driver asks the registry and the batch is decoded 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,7 +25,10 @@ from kbit_spark.codecs.placement import Work, joined
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.codecs.topic import TopicDecoder
 from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.errors import UsageError
 from kbit_spark.schemas import Engine, FieldSpec
+
+log = logging.getLogger("kbit")
 
 SAMPLE_RECORDS = 20
 """Records of a topic that decide its framing."""
@@ -35,14 +39,21 @@ class PayloadDecoder:
     """Decodes the payloads of all topics into one row type; holds what is known of their schemas."""
 
     def __init__(
-        self, spark: SparkSession, kafka: KafkaConfig, fields: Sequence[FieldSpec], gpu: GpuFunctions | str = "no GPU"
+        self,
+        spark: SparkSession,
+        kafka: KafkaConfig,
+        fields: Sequence[FieldSpec],
+        further: Sequence[FieldSpec] | None = None,
+        gpu: GpuFunctions | str = "no GPU",
     ) -> None:
         """Read the schemas that stand in files; the registry is not asked before a record names one of its ids.
 
         Args:
             spark: the session.
-            kafka: topics and registry.
+            kafka: the topics and the registry.
             fields: the row.
+            further: None: the row stays as it is. Else nullable fields behind it, and the row grows by the fields that
+                schemas of the registry bring.
             gpu: what makes functions for the GPU, or why nothing does.
 
         Raises:
@@ -55,6 +66,12 @@ class PayloadDecoder:
             TopicDecoder(spark, topic, kafka.framings(topic), fields, registry, self._gpu) for topic in kafka.topics
         ]
         self._columns: dict[str, Column] | None = None  # until a schema or a framing is new: each costs dozens of calls
+        self._grows = further is not None
+        self.fields: tuple[FieldSpec, ...] = tuple(fields)
+        """The row as it stands; `settle` and `resolve_new` may add to it."""
+
+        for field in further or ():
+            self._add(field)
 
     def decode(self, records: DataFrame, engine: Engine = "cpu") -> DataFrame:
         """Return records, which have the columns topic and value, with `decoded` and the header's `schema_id`."""
@@ -133,6 +150,7 @@ class PayloadDecoder:
                 rows = batch.where((sf.col("topic") == topic.name) & sf.col("value").isNotNull())
                 topic.settle([bytes(row.value) for row in rows.select("value").limit(SAMPLE_RECORDS).collect()])
                 self._columns = None
+        self._grow()
 
     def framings(self) -> dict[str, str]:
         """Return the framing of each topic as it stands."""
@@ -149,9 +167,33 @@ class PayloadDecoder:
             RunError: the registry does not answer.
         """
         answers = [topic.resolve_new() for topic in self._topics]  # every topic, not only up to the first
+        self._grow()
         if any(answers):
             self._columns = None
         return any(answers)
+
+    def _grow(self) -> None:
+        """Add the fields that new schemas have and the row lacks."""
+        found = [field for topic in self._topics for field in topic.further_fields()]
+        for field in found if self._grows else ():
+            self._add(field)
+
+    def _add(self, field: FieldSpec) -> None:
+        """Add a nullable field to the row of every topic; one that a topic's own files contradict stays out."""
+        same = next((known.name for known in self.fields if known.name.lower() == field.name.lower()), None)
+        if same is not None:  # Spark's names do not tell cases apart
+            if same != field.name:
+                log.warning("field %s becomes no column: there is %s", field.name, same)
+            return
+        self._columns = None
+        try:
+            for topic in self._topics:
+                topic.take((*self.fields, field))
+            self.fields = (*self.fields, field)
+        except UsageError as error:
+            log.warning("field %s becomes no column: %s", field.name, error.message)
+            for topic in self._topics:
+                topic.take(self.fields)
 
 
 def header_id(value: Column) -> Column:

@@ -42,17 +42,31 @@ class TopicDecoder:
         self.framing = framings[0]
         self.settled = len(framings) == 1
         self._spark = spark
-        self._fields = fields
-        self._confluent = ConfluentSchemas(config, fields, registry) if "confluent" in framings and registry else None
-        self._fixed = {"raw": raw_plan(config, fields)} if "raw" in framings else {}
-        if "soe" in framings:
-            self._fixed["soe"] = soe_plan(read_schemas(config), fields, read_reader_schema(config))
+        self._config = config
         self._framings = tuple(framings)
+        self._confluent = ConfluentSchemas(config, fields, registry) if "confluent" in framings and registry else None
         self._unresolved = unresolved_ids(spark)
         self._gpu = gpu
         self._functions: dict[Engine, Decode] = {}
         self._kernel: Program | NotOnGpu | None = None
         self._plan_name = ""
+        self.take(fields)
+
+    def take(self, fields: Sequence[FieldSpec]) -> None:
+        """Decode into this row from now on.
+
+        Raises:
+            UsageError: a schema in a file can never give it; then the row is as it was.
+        """
+        self._fixed = self._fixed_plans(fields)
+        self._fields = fields
+        if self._confluent is not None:
+            self._confluent.fields = fields
+        self._forget()
+
+    def further_fields(self) -> list[FieldSpec]:
+        """Return the fields of schemas learned since the last call that the row lacks, as nullable ones."""
+        return [] if self._confluent is None else self._confluent.further_fields()
 
     def column(self, value: Column, engine: Engine = "cpu") -> Column:
         """Return the decoded payload of the topic's records, as far as their schemas are known now."""
@@ -87,7 +101,9 @@ class TopicDecoder:
 
     def _forget(self) -> None:
         """Make everything anew that was made from the plan."""
-        self._functions, self._kernel, self._plan_name = {}, None, ""
+        self._functions.clear()
+        self._kernel = None
+        self._plan_name = ""
 
     def resolve_new(self) -> bool:
         """Ask the registry for the ids that records named since the last call; False where there were none."""
@@ -123,6 +139,14 @@ class TopicDecoder:
         jvm = self._spark.sparkContext._jvm
         assert jvm is not None
         return [json.loads(line) for line in jvm.kbit.decode.Decoders.decodeToJson(json.dumps(plan), list(payloads))]
+
+    def _fixed_plans(self, fields: Sequence[FieldSpec]) -> dict[str, Plan]:
+        """Plan the framings whose schemas stand in files."""
+        config = self._config
+        plans = {"raw": raw_plan(config, fields)} if "raw" in self._framings else {}
+        if "soe" in self._framings:
+            plans["soe"] = soe_plan(read_schemas(config), fields, read_reader_schema(config))
+        return plans
 
     def _plan(self, framing: str) -> Plan:
         if framing == "confluent":

@@ -167,6 +167,14 @@ class TablesConfig(Frozen):
 
     samples: DataPath
     rejected: DataPath
+    evolve: Literal["none", "added-fields"] = "none"
+    """What may change in `samples` while it is written. added-fields: it gains a nullable column for each entry of
+    `fields` that it lacks, and for each field that a schema of the registry has and no entry reads."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether `samples` may gain columns."""
+        return self.evolve == "added-fields"
 
 
 class GuardConfig(Frozen):

@@ -6,11 +6,13 @@ the data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField
 
 from kbit_spark.errors import RunError
 
@@ -29,6 +31,10 @@ class Transaction:
 
 class Append(Protocol):
     """One append under way."""
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The columns that its commit adds to the table, each with its type."""
 
     def write(self, rows: DataFrame) -> None:
         """Run `rows`, once; the table does not show them yet."""
@@ -53,9 +59,12 @@ class Append(Protocol):
 class CachedAppend:
     """An append through Delta's public writer: the first step caches the rows, the second one writes them."""
 
-    def __init__(self, path: str, transaction: Transaction) -> None:
+    def __init__(self, path: str, transaction: Transaction, further: Sequence[StructField] = ()) -> None:
+        """Begin an append that adds the columns `further`."""
         self._path = path
         self._transaction = transaction
+        self._further = further
+        self.added = described(further)
         self._rows: DataFrame | None = None
 
     def write(self, rows: DataFrame) -> None:
@@ -70,14 +79,19 @@ class CachedAppend:
     def commit(self, user_metadata: str | None = None) -> None:
         """Write and commit the rows."""
         assert self._rows is not None
+        rows = self._rows
+        for column in self._further:
+            rows = rows.withMetadata(column.name, column.metadata)
         writer = (
-            self._rows.write.format("delta")
+            rows.write.format("delta")
             .mode("append")
             .option("txnAppId", self._transaction.app_id)
             .option("txnVersion", self._transaction.version)
         )
         if user_metadata is not None:
             writer = writer.option("userMetadata", user_metadata)
+        if self.added:
+            writer = writer.option("mergeSchema", "true")
         writer.save(self._path)
 
     def undo(self) -> None:
@@ -87,6 +101,11 @@ class CachedAppend:
         """Release the cache."""
         if self._rows is not None:
             self._rows.unpersist()
+
+
+def described(columns: Sequence[StructField]) -> tuple[str, ...]:
+    """Return columns as names with types."""
+    return tuple(f"{column.name} {column.dataType.simpleString()}" for column in columns)
 
 
 def not_alone(path: str) -> RunError:

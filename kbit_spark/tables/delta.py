@@ -11,7 +11,7 @@ from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from kbit_spark.errors import RunError, first_line
 from kbit_spark.schemas import Tensor
@@ -22,9 +22,23 @@ CREATE_WAIT_S = 5.0
 
 
 def ensure_table(
-    spark: SparkSession, path: str, schema: StructType, partitions: Sequence[str], properties: Mapping[str, str]
+    spark: SparkSession,
+    path: str,
+    schema: StructType,
+    partitions: Sequence[str],
+    properties: Mapping[str, str],
+    *,
+    may_lack: bool = False,
 ) -> None:
     """Create a table at `path`, or check that the one there can take rows of `schema`.
+
+    Args:
+        spark: the session.
+        path: where the table lies.
+        schema: its columns.
+        partitions: the columns that it is partitioned by.
+        properties: Delta's settings of a new table.
+        may_lack: columns may be missing; the first commit that has them will add them.
 
     Raises:
         RunError: something else lies at the path, or a column is missing or of another type.
@@ -33,11 +47,11 @@ def ensure_table(
         if not DeltaTable.isDeltaTable(spark, path):
             _create(spark, path, schema, partitions, properties)
         found = DeltaTable.forPath(spark, path)
-        check_columns(path, schema, found.toDF().schema)
+        there = found.toDF().schema
+        check_columns(path, schema, with_columns(there, lacking(schema, there)) if may_lack else there)
         layout = list(found.detail().select("partitionColumns").collect()[0][0])
     except (PySparkException, Py4JJavaError) as error:
-        msg = f"cannot open the table {path}: {first_line(str(error))}"
-        raise RunError(msg, "choose a path that holds a Delta table of this stream, or nothing") from error
+        raise _closed(path, error) from error
     if layout != list(partitions):
         msg = f"the table {path} is partitioned by {layout or 'nothing'}, not by {list(partitions)}"
         raise RunError(msg, "choose a new path for it")
@@ -86,6 +100,34 @@ def _await_table(spark: SparkSession, path: str) -> bool:
     return True
 
 
+def table_schema(spark: SparkSession, path: str) -> StructType:
+    """Return the columns of a table.
+
+    Raises:
+        RunError: it cannot be opened.
+    """
+    try:
+        return DeltaTable.forPath(spark, path).toDF().schema
+    except PySparkException as error:
+        raise _closed(path, error) from error
+
+
+def _closed(path: str, error: Exception) -> RunError:
+    msg = f"cannot open the table {path}: {first_line(str(error))}"
+    return RunError(msg, "choose a path that holds a Delta table of this stream, or nothing")
+
+
+def lacking(wanted: StructType, found: StructType) -> list[StructField]:
+    """Return the columns of `wanted` that `found` has not, in whatever case their names are written."""
+    there = {field.name.lower() for field in found}
+    return [field for field in wanted if field.name.lower() not in there]
+
+
+def with_columns(schema: StructType, further: Sequence[StructField]) -> StructType:
+    """Return the schema with further columns at its end, which take null."""
+    return StructType([*schema, *(StructField(f.name, f.dataType, True, f.metadata) for f in further)])
+
+
 def check_columns(path: str, wanted: StructType, found: StructType) -> None:
     """Check that a table with the columns `found` can take rows with the columns `wanted`.
 
@@ -96,7 +138,7 @@ def check_columns(path: str, wanted: StructType, found: StructType) -> None:
     for field in wanted:
         if field.name not in there:
             msg = f"the table {path} has no column {field.name}"
-            raise RunError(msg, "it belongs to something else, or to other `fields`; choose a new path")
+            raise RunError(msg, "add it with tables.evolve=added-fields, or choose a new path")
         if _shape(there[field.name].dataType) != _shape(field.dataType):
             kinds = f"{there[field.name].dataType.simpleString()}, not {field.dataType.simpleString()}"
             msg = f"column {field.name} of the table {path} is {kinds}"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
 
 from kbit_spark.schemas import Engine
-from kbit_spark.tables.append import Transaction, not_alone
+from kbit_spark.tables.append import Transaction, described, not_alone
+from kbit_spark.tables.delta import with_columns
 
 
 @dataclass
@@ -98,6 +101,7 @@ class DeltaAppend:
         self._transaction = transaction
         self._turns = turns
         self._files: Any = classes.to_seq([])
+        self.added: tuple[str, ...] = ()
 
     def table_schema(self) -> str:
         """Return the table's columns as the JSON of Spark's type."""
@@ -114,6 +118,24 @@ class DeltaAppend:
         entries = known.get()
         found = (entries.apply(index) for index in range(entries.size()))
         return max((int(entry.version()) for entry in found if entry.appId() == app_id), default=-1)
+
+    def add_columns(self, there: StructType, further: Sequence[StructField]) -> None:
+        """Add columns to those that are there, by the commit to come; before anything is written."""
+        if not further:
+            return
+        old = self._delta.metadata()
+        new = old.copy(
+            old.id(),
+            old.name(),
+            old.description(),
+            old.format(),
+            with_columns(there, further).json(),
+            old.partitionColumns(),
+            old.configuration(),
+            old.createdTime(),
+        )
+        self._delta.updateMetadata(new, False)
+        self.added = described(further)
 
     def write(self, rows: DataFrame) -> None:
         """Write the data files."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic import ValidationError
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
@@ -20,9 +21,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kbit_spark.config.ingest import SplitConfig
-from kbit_spark.schemas import SPLIT_COLUMN
-from kbit_spark.tables.delta import ensure_table
+from kbit_spark.config.ingest import IngestConfig, SplitConfig
+from kbit_spark.schemas import OWN_COLUMNS, SPLIT_COLUMN, FieldSpec, Tensor
+from kbit_spark.tables.delta import ensure_table, table_schema
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 COORDINATES = (
@@ -56,13 +57,37 @@ def parquet_settings(tensors: Sequence[str]) -> dict[str, str]:
     }
 
 
-def ensure_samples(spark: SparkSession, path: str, value: StructType) -> None:
-    """Create the table, or check that the one there has these columns.
+def ensure_samples(spark: SparkSession, path: str, value: StructType, *, may_lack: bool = False) -> None:
+    """Create the table, or check that the one there has these columns; `may_lack`: or those of them that are not new.
 
     Raises:
         RunError: see `ensure_table`.
     """
-    ensure_table(spark, path, samples_schema(value), [SPLIT_COLUMN], _PROPERTIES)
+    ensure_table(spark, path, samples_schema(value), [SPLIT_COLUMN], _PROPERTIES, may_lack=may_lack)
+
+
+def further_columns(spark: SparkSession, config: IngestConfig) -> list[FieldSpec] | None:
+    """Return the columns that the table has beside `fields` and its own, as nullable fields; None where it never grows.
+
+    Raises:
+        RunError: the table cannot be read.
+    """
+    if not config.tables.grows:
+        return None
+    known = {name.lower() for name in (*OWN_COLUMNS, *(field.name for field in config.fields))}
+    table = table_schema(spark, config.tables.samples)
+    return [field for column in table if column.name.lower() not in known and (field := _field(column))]
+
+
+def _field(column: StructField) -> FieldSpec | None:
+    """Return a column as a field; None where no field can be of its type."""
+    tensor = Tensor.from_metadata(column.metadata)
+    try:
+        if tensor is not None:
+            return FieldSpec(name=column.name, tensor=tensor, required=False)
+        return FieldSpec(name=column.name, type=column.dataType.simpleString(), required=False)
+    except ValidationError:
+        return None
 
 
 def samples_schema(value: StructType) -> StructType:

@@ -10,11 +10,11 @@ import json
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from kbit_spark.schemas import Engine
 from kbit_spark.tables.append import Append, CachedAppend, Transaction, not_alone
-from kbit_spark.tables.delta import check_columns
+from kbit_spark.tables.delta import check_columns, lacking, with_columns
 from kbit_spark.tables.delta_append import DeltaAppend, DeltaClasses, Turns
 
 
@@ -24,39 +24,45 @@ class TableWriter:
     Args:
         spark: the session.
         path: the table, which exists.
-        schema: the columns that the rows have; checked again whenever the table's own schema changes.
+        evolve: columns that the table lacks are added in the commit that has them first.
         turns: a name under which nobody else may append from now on, or one of the two is refused; None: anybody may.
             Works where Delta's own transaction can be reached.
     """
 
-    def __init__(self, spark: SparkSession, path: str, schema: StructType, turns: str | None = None) -> None:
+    def __init__(self, spark: SparkSession, path: str, *, evolve: bool = False, turns: str | None = None) -> None:
+        self._spark = spark
         self._path = path
-        self._schema = schema
-        self._checked: str | None = None
+        self._evolve = evolve
+        self._checked: tuple[str, StructType] | None = None
         self._delta = DeltaClasses.find(spark)
         self._turns: Turns | None = None
         if turns is not None and self._delta is not None:
             started = DeltaAppend(self._delta, path, Transaction(turns, 0))
             self._turns = Turns(turns, started.last_version(turns))
 
-    def begin(self, transaction: Transaction, engine: Engine = "cpu") -> Append | None:
+    def begin(self, transaction: Transaction, columns: StructType, engine: Engine = "cpu") -> Append | None:
         """Begin an append; None where the transaction was committed before.
 
         Args:
             transaction: names the append.
+            columns: those of the rows; checked again whenever they or the table's own change.
             engine: what writes the data files; the commit is the same.
 
         Raises:
-            RunError: the table's columns have changed so that the rows do not fit any more, or somebody took a turn.
+            RunError: the table's columns are such that the rows do not fit, or somebody took a turn.
         """
         if self._delta is None:
-            return CachedAppend(self._path, transaction)
+            return CachedAppend(self._path, transaction, self._missing_now(columns) if self._evolve else ())
         append = DeltaAppend(self._delta, self._path, transaction, self._turns, engine)
-        self._check_schema(append.table_schema())
         if append.last_version(transaction.app_id) >= transaction.version:
             return None
         if self._turns is not None and append.last_version(self._turns.name) != self._turns.taken:
             raise not_alone(self._path)
+        found = append.table_schema()
+        if (found, columns) != self._checked:
+            there = StructType.fromJson(json.loads(found))
+            append.add_columns(there, self._missing(there, columns))
+            self._checked = None if append.added else (found, columns)
         return append
 
     def take_turn(self) -> None:
@@ -81,7 +87,11 @@ class TableWriter:
         started = DeltaAppend(self._delta, self._path, transaction)
         return started.last_version(transaction.app_id) >= transaction.version
 
-    def _check_schema(self, found: str) -> None:
-        if found != self._checked:
-            check_columns(self._path, self._schema, StructType.fromJson(json.loads(found)))
-            self._checked = found
+    def _missing_now(self, columns: StructType) -> list[StructField]:
+        return self._missing(self._spark.read.format("delta").load(self._path).schema, columns)
+
+    def _missing(self, there: StructType, columns: StructType) -> list[StructField]:
+        """Return the columns to add to those that are there, after a check of all others."""
+        missing = lacking(columns, there) if self._evolve else []
+        check_columns(self._path, columns, with_columns(there, missing))
+        return missing

@@ -42,6 +42,8 @@ def describe(event: Event) -> str:
     if event.kind == "train_resume":
         passed_over = f"; {labels['damaged']}" if labels.get("damaged") else ""
         return f"goes on from step {n.get('step', 0):.0f} (epoch {n.get('epoch', 0):.0f})" + passed_over
+    if event.kind == "table_evolved":
+        return f"the table gained {labels.get('columns')}"
     if event.kind == "table_care" and labels.get("outcome") == "failed":
         return f"{labels.get('action')} of {labels.get('table')} failed: {labels.get('reason')}"
     if event.kind == "decode_placement":

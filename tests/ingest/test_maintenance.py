@@ -35,15 +35,15 @@ pytestmark = pytest.mark.kafka
 HOUR_S = 3_600
 
 
-def drain(spark: SparkSession, config: IngestConfig) -> list[Event]:
-    """Read the topics to their end, let table care end, and return what it told."""
+def drain(spark: SparkSession, config: IngestConfig, kind: str = "table_care") -> list[Event]:
+    """Read the topics to their end, let table care end, and return the events of a kind."""
     sink = Events()
     with Telemetry("run", "ingest", [sink]) as telemetry:
-        ensure_samples(spark, config.tables.samples, value_type(config.fields))
+        ensure_samples(spark, config.tables.samples, value_type(config.fields), may_lack=config.tables.grows)
         ensure_rejected(spark, config.tables.rejected)
         with closing(BatchWriter(spark, config, telemetry)) as writer:
             Query(config.trigger, config.checkpoint_dir).run(read_stream(spark, config.kafka), writer.write)
-    return [event for event in sink.events if event.kind == "table_care"]
+    return [event for event in sink.events if event.kind == kind]
 
 
 def rows(path: str) -> dict[int, dict[str, Any]]:

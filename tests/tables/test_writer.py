@@ -35,7 +35,7 @@ def read(path: str) -> list[int]:
 
 def test_rows_appear_with_the_commit_and_not_before(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
-    append = TableWriter(spark, path, SCHEMA).begin(Transaction("app", 0))
+    append = TableWriter(spark, path).begin(Transaction("app", 0), SCHEMA)
     assert append is not None
     append.write(rows(spark))
     assert append.rows() == 3
@@ -48,19 +48,19 @@ def test_rows_appear_with_the_commit_and_not_before(spark: SparkSession, tmp_pat
 def test_a_transaction_that_was_committed_is_not_begun_again(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
     for version in range(15):  # beyond a checkpoint of the log
-        append = TableWriter(spark, path, SCHEMA).begin(Transaction("app", version))
+        append = TableWriter(spark, path).begin(Transaction("app", version), SCHEMA)
         assert append is not None
         append.write(rows(spark, 1))
         append.commit()
-        assert TableWriter(spark, path, SCHEMA).begin(Transaction("app", version)) is None
-    assert TableWriter(spark, path, SCHEMA).begin(Transaction("app", 3)) is None
-    assert TableWriter(spark, path, SCHEMA).begin(Transaction("other", 3)) is not None
+        assert TableWriter(spark, path).begin(Transaction("app", version), SCHEMA) is None
+    assert TableWriter(spark, path).begin(Transaction("app", 3), SCHEMA) is None
+    assert TableWriter(spark, path).begin(Transaction("other", 3), SCHEMA) is not None
     assert read(path) == [0] * 15
 
 
 def test_of_two_drivers_with_the_same_batch_only_one_commits(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
-    first, second = (TableWriter(spark, path, SCHEMA).begin(Transaction("app", 0)) for _ in range(2))
+    first, second = (TableWriter(spark, path).begin(Transaction("app", 0), SCHEMA) for _ in range(2))
     assert first is not None
     assert second is not None
     first.write(rows(spark))
@@ -73,7 +73,7 @@ def test_of_two_drivers_with_the_same_batch_only_one_commits(spark: SparkSession
 
 def test_other_applications_commit_in_between(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
-    append = TableWriter(spark, path, SCHEMA).begin(Transaction("app", 0))
+    append = TableWriter(spark, path).begin(Transaction("app", 0), SCHEMA)
     assert append is not None
     append.write(rows(spark))
     rows(spark, 1).write.format("delta").mode("append").save(path)
@@ -83,10 +83,10 @@ def test_other_applications_commit_in_between(spark: SparkSession, tmp_path: Pat
 
 def test_a_table_that_changes_under_the_stream(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
-    writer = TableWriter(spark, path, SCHEMA)
-    assert writer.begin(Transaction("app", 0)) is not None
+    writer = TableWriter(spark, path)
+    assert writer.begin(Transaction("app", 0), SCHEMA) is not None
     spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (more int)")
-    append = writer.begin(Transaction("app", 0))
+    append = writer.begin(Transaction("app", 0), SCHEMA)
     assert append is not None
     append.write(rows(spark))
     append.commit()
@@ -96,7 +96,7 @@ def test_a_table_that_changes_under_the_stream(spark: SparkSession, tmp_path: Pa
         path
     )
     with pytest.raises(RunError, match=r"column n of the table .* is int, not bigint"):
-        writer.begin(Transaction("app", 1))
+        writer.begin(Transaction("app", 1), SCHEMA)
 
 
 def test_the_public_writer_gives_the_same_commits(spark: SparkSession, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_the_public_writer_gives_the_same_commits(spark: SparkSession, tmp_path:
         append.close()
     assert read(path) == [0, 1, 2]
     assert DeltaTable(path).history(1)[0]["userMetadata"] == "said in the commit"
-    assert TableWriter(spark, path, SCHEMA).begin(Transaction("app", 0)) is None
+    assert TableWriter(spark, path).begin(Transaction("app", 0), SCHEMA) is None
 
 
 def test_the_tally_counts_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -122,10 +122,42 @@ def test_the_tally_counts_each_record_once(spark: SparkSession, tmp_path: Path) 
     )
     tally = Tally(spark)
     for version in range(2):  # counts begin anew with each batch
-        append = TableWriter(spark, path, SCHEMA).begin(Transaction("app", version))
+        append = TableWriter(spark, path).begin(Transaction("app", version), SCHEMA)
         assert append is not None
         append.write(tally.good_records(decoded).select("decoded.value.*"))
         assert tally.counts() == Counts(good=200, bad=100, tombstones=100)
         assert append.rows() == 200
         append.commit()
     assert len(read(path)) == 400
+
+
+@pytest.mark.parametrize("public", [False, True], ids=["transaction", "public writer"])
+def test_columns_come_with_the_commit(
+    public: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(spark, tmp_path)
+    if public:
+        monkeypatch.setattr("kbit_spark.tables.writer._delta_log", lambda spark: None)
+    wide = StructType([*SCHEMA, StructField("more", IntegerType(), True, {"note": "x"})])
+    writer = TableWriter(spark, path, evolve=True)
+    for version in range(2):
+        append = writer.begin(Transaction("app", version), wide)
+        assert append is not None
+        assert append.added == (() if version else ("more int",))
+        append.write(
+            rows(spark, 2).withColumn("more", sf.col("n").cast("int") if version else sf.lit(None).cast("int"))
+        )
+        assert len(DeltaTable(path).schema().fields) == 2 + version
+        append.commit()
+        append.close()
+    column = DeltaTable(path).schema().fields[2]
+    assert (column.name, column.nullable, column.metadata) == ("more", True, {"note": "x"})
+    assert DeltaTable(path).to_pyarrow_table()["more"].null_count == 2
+    with pytest.raises(RunError, match=r"column more of the table .* is int, not string"):
+        TableWriter(spark, path, evolve=True).begin(
+            Transaction("app", 2), StructType([*SCHEMA, StructField("more", StringType())])
+        )
+    if not public:  # which leaves that check to Delta
+        other = StructType([*wide, StructField("other", StringType())])
+        with pytest.raises(RunError, match="has no column other"):
+            TableWriter(spark, path).begin(Transaction("app", 2), other)

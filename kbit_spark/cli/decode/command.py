@@ -46,18 +46,30 @@ def decode(
     hex_text: Annotated[str | None, typer.Option("--hex", help="The payload in hex.")] = None,
     base64_text: Annotated[str | None, typer.Option("--base64", help="The payload in base64.")] = None,
     file: Annotated[Path | None, typer.Option(help="File that holds the payload.")] = None,
+    letter: Annotated[str | None, typer.Option(help="topic:partition:offset of a dead letter, with --config.")] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="Run vector files instead.")] = False,
 ) -> None:
     """Decode a payload as the stream would, and say what is wrong with it; or run vector files.
 
     Exit code 0: the payload is a row, all vectors agree; 1: it is bad, a vector does not; 2: bad usage or schema.
     """
-    from kbit_spark.cli.decode.payload import of_config, of_options, read_payload
+    from kbit_spark.cli.decode.payload import of_config, of_options, read_letter, read_payload
+    from kbit_spark.cli.lineage import Coordinates
     from kbit_spark.config.ingest import IngestConfig
     from kbit_spark.config.load import load
 
     if vectors or files:
         _run_vectors(files or (), vectors)
+        return
+    if letter is not None:
+        if config is None or topic or hex_text or base64_text or file:
+            msg = (
+                f"--letter {letter} is read from the rejected table of a configuration, and is all that --config needs"
+            )
+            raise UsageError(msg, "write --config FILE --letter topic:partition:offset")
+        loaded = load(IngestConfig, config)
+        place = Coordinates.parse(letter)
+        _decode_one(of_config(loaded, place.topic), read_letter(loaded.tables.rejected, place))
         return
     payload = read_payload(hex_text, base64_text, file)
     if topic is not None and config is None:

@@ -7,19 +7,26 @@ import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Any
 
-from kbit_spark.cli.decode import avro_rows, hexdump, protobuf_rows
+import pyarrow.compute as pc
+
+from kbit_spark.cli.decode import avro_rows, hexdump
 from kbit_spark.cli.decode.jvm import Decode
 from kbit_spark.cli.decode.vectors import ddl_fields, through_registry
+from kbit_spark.cli.lineage import Coordinates
 from kbit_spark.codecs.descriptors import read_schema
 from kbit_spark.codecs.framing import ConfluentSchemas, raw_plan, read_reader_schema, read_schemas, soe_plan
+from kbit_spark.codecs.protobuf_fields import fields_of
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.config.ingest import IngestConfig, KafkaConfig, TopicConfig
 from kbit_spark.config.load import validate
-from kbit_spark.errors import UsageError
+from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import FieldSpec
+from kbit_spark.tables.scan import scan
 
 REGISTRY_WAIT_S = 5.0
 """A person waits: a registry that does not answer is not asked for as long as by a stream."""
@@ -94,7 +101,7 @@ def _whole_row(topic: TopicConfig, files: Sequence[str]) -> Sequence[FieldSpec]:
     if topic.format == "avro" and files:
         return avro_rows.avro_fields(_read_json(files[0]))
     if topic.format == "protobuf" and files and topic.message:
-        return protobuf_rows.fields_of(read_schema(Path(files[0])).message(topic.message))
+        return fields_of(read_schema(Path(files[0])).message(topic.message))
     msg = "nothing says what the row is"
     raise UsageError(msg, "give its columns with --fields, or a stream's configuration with --config")
 
@@ -143,6 +150,25 @@ def describe(found: dict[str, Any], payload: bytes) -> str:
     position = int(found["position"])
     head = f"{found['error']} at byte {position} of {len(payload)}: {found['reason']}"
     return f"{head}\n{hexdump.around(payload, position)}"
+
+
+def read_letter(rejected: str, place: Coordinates) -> bytes:
+    """Return the payload of a dead letter.
+
+    Args:
+        rejected: the rejected table.
+        place: where the record stood in Kafka.
+
+    Raises:
+        RunError: the table cannot be read, or has no such letter.
+    """
+    names = ("topic", "partition", "offset")
+    where = reduce(and_, (pc.field(name) == getattr(place, name) for name in names))
+    for batch in scan(rejected, ["payload"], where):
+        for payload in batch.column("payload").to_pylist():
+            return payload or b""
+    msg = f"{rejected} has no letter {place.topic}:{place.partition}:{place.offset}"
+    raise RunError(msg, "`kbit rejected show` shows what it has")
 
 
 def read_payload(hex_text: str | None, base64_text: str | None, file: Path | None) -> bytes:

@@ -10,25 +10,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from kbit_spark.codecs.descriptors import ProtoSchema, compile_schema
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.protobuf import Wanted, message_plan
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.codecs.protobuf_fields import column_type
 
-TYPES = {
-    **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SFIXED32), "int"),
-    **dict.fromkeys((FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_SINT64, FieldDescriptor.TYPE_SFIXED64), "long"),
-    **dict.fromkeys((FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32), "long"),
-    FieldDescriptor.TYPE_BOOL: "boolean",
-    FieldDescriptor.TYPE_FLOAT: "float",
-    FieldDescriptor.TYPE_DOUBLE: "double",
-    FieldDescriptor.TYPE_STRING: "string",
-    FieldDescriptor.TYPE_ENUM: "string",
-    FieldDescriptor.TYPE_BYTES: "binary",
-}
 UNSIGNED = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
-DECIMAL = {"type": "decimal", "precision": 20, "scale": 0}
-
-
-class Recursive(Exception):  # noqa: N818 - it is a property, not a fault
-    """A message that contains itself, which no row can."""
 
 
 @cache
@@ -43,36 +27,11 @@ def compiled(text: str) -> ProtoSchema:
 
 def whole_plan(message: Descriptor) -> Plan:
     """Return a plan that reads every field."""
-    fields = _fields(message, ())
+    fields: list[Plan] = [
+        {"name": field.name, "type": column_type(field), "required": not field.has_presence} for field in message.fields
+    ]
     wanted = [Wanted(field["name"], field["type"], field["required"]) for field in fields]
     return {"format": "protobuf", "fields": fields, **message_plan(message, wanted, message.full_name)}
-
-
-def fields_of(message: Descriptor) -> list[FieldSpec]:
-    """Return the columns that show every field of a message."""
-    return [FieldSpec.model_validate(field) for field in _fields(message, ())]
-
-
-def _fields(message: Descriptor, inside: tuple[str, ...]) -> list[Plan]:
-    if message.full_name in inside:
-        raise Recursive(message.full_name)
-    inner = (*inside, message.full_name)
-    return [
-        {"name": field.name, "type": _type(field, inner), "required": not field.has_presence}
-        for field in message.fields
-    ]
-
-
-def _type(field: FieldDescriptor, inside: tuple[str, ...]) -> Any:
-    message = field.message_type
-    if message is None:
-        tree: Any = TYPES.get(field.type, DECIMAL)
-    elif message.GetOptions().map_entry:
-        pair = message.fields_by_name
-        return {"type": "map", "keys": _type(pair["key"], inside), "values": _type(pair["value"], inside)}
-    else:
-        tree = {"type": "struct", "fields": _fields(message, inside)}
-    return {"type": "array", "items": tree, "nullable": False} if field.is_repeated else tree
 
 
 def shown_as_row(message: Descriptor, value: dict[str, Any]) -> dict[str, Any]:

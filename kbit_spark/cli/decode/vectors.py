@@ -10,11 +10,12 @@ from typing import Any
 
 from kbit_spark.cli.decode import avro_rows, protobuf_rows
 from kbit_spark.cli.decode.jvm import Decode
-from kbit_spark.cli.decode.protobuf_rows import Recursive, compiled
+from kbit_spark.cli.decode.protobuf_rows import compiled
 from kbit_spark.codecs.framing import UNRESOLVED, ConfluentSchemas, soe_plan
 from kbit_spark.codecs.json import json_plan
 from kbit_spark.codecs.mongo import mongo_plan
 from kbit_spark.codecs.plan import Plan
+from kbit_spark.codecs.protobuf_fields import Recursive, fields_of
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.column_types import parse_columns, type_text
 from kbit_spark.config.ingest import TopicConfig
@@ -134,7 +135,7 @@ def _fields(case: Case) -> Sequence[FieldSpec]:
         return avro_rows.avro_fields(case["reader_schema"])
     if "message" not in case:  # refused before a message is chosen
         return [FieldSpec(name="a", type="int", required=False)]
-    return protobuf_rows.fields_of(compiled(next(iter(case["registry"].values()))).message(case["message"]))
+    return fields_of(compiled(next(iter(case["registry"].values()))).message(case["message"]))
 
 
 def _confluent(case: Case, payload: bytes, decode: Decode) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from kbit_spark.schemas import FieldSpec, LedgerEntry
 from kbit_spark.sources.kafka import check_topics, java_only
 from kbit_spark.storage import filesystem, is_uri
 from kbit_spark.tables.dead_letters import REJECTED
-from kbit_spark.tables.delta import check_columns
+from kbit_spark.tables.delta import check_columns, lacking, with_columns
 from kbit_spark.tables.samples import samples_schema
 
 LEDGER_COMMITS = 200
@@ -45,7 +45,7 @@ def checks(config: IngestConfig) -> Iterator[tuple[str, Check]]:
         yield "registry", partial(registry, config.kafka.registry)
     yield "checkpoint", partial(checkpoint, config.checkpoint_dir)
     samples = samples_schema(value_type(config.fields))
-    yield "table samples", partial(table, config.tables.samples, samples, config.stream_id)
+    yield "table samples", partial(table, config.tables.samples, samples, config.stream_id, grows=config.tables.grows)
     yield "table rejected", partial(table, config.tables.rejected, REJECTED, None)
     for place in dict.fromkeys((config.tables.samples, config.tables.rejected, config.checkpoint_dir)):
         if not is_uri(place):
@@ -117,19 +117,29 @@ def _query_id(store: pafs.FileSystem, path: str) -> str | None:
         return str(json.loads(stream.read())["id"])
 
 
-def table(path: str, wanted: StructType, stream_id: str | None) -> str:
-    """Check that a table can take the stream's rows and, with `stream_id`, that this stream wrote it."""
+def table(path: str, wanted: StructType, stream_id: str | None, *, grows: bool = False) -> str:
+    """Check that a table can take the stream's rows and, with `stream_id`, that this stream wrote it.
+
+    Args:
+        path: the table.
+        wanted: the rows' columns.
+        stream_id: the stream.
+        grows: the stream may add columns that the table lacks.
+    """
     try:
         if not DeltaTable.is_deltatable(path):
             return _empty(path)
         found = DeltaTable(path)
-        check_columns(path, wanted, StructType.fromJson(json.loads(found.schema().to_json())))
+        there = StructType.fromJson(json.loads(found.schema().to_json()))
+        further = lacking(wanted, there) if grows else []
+        check_columns(path, wanted, with_columns(there, further))
         entries = map(LedgerEntry.from_metadata, (c.get("userMetadata") for c in found.history(LEDGER_COMMITS)))
     except (DeltaError, OSError, ValueError) as error:
         msg = f"cannot open the table {path}: {' '.join(str(error).split())}"
         raise RunError(msg, "choose a path that holds a Delta table of this stream, or nothing") from error
     newest = next(filter(None, entries), None)
-    told = f"{path} version {found.version()}"
+    gains = f"; the next batch adds {', '.join(field.name for field in further)}" if further else ""
+    told = f"{path} version {found.version()}{gains}"
     if stream_id is None or (newest is not None and newest.stream_id == stream_id):
         return told
     if newest is None:

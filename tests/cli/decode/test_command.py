@@ -97,6 +97,7 @@ def test_a_streams_configuration_says_how_its_topics_are_written(tmp_path: Path)
         (["--hex", "00", "--format", "avro", "--schema", "nowhere.avsc"], "nowhere.avsc"),
         (["--hex", "00", "--format", "xml"], "xml"),
         (["--hex", "00", "--format", "json", "--fields", "a int", "--topic", "t"], "--config"),
+        (["--letter", "t:0:1"], "--config FILE --letter topic:partition:offset"),
         (["--vectors"], "--vectors"),
         (["--vectors", "nowhere.jsonl"], "nowhere.jsonl"),
         (["file"], "--file"),

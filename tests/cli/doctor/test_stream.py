@@ -107,6 +107,14 @@ def test_credentials_that_only_java_reads_are_no_proof(written: IngestConfig) ->
     assert (found.level, "was not asked" in found.message) == ("warn", True)
 
 
+def test_columns_that_the_table_will_gain(written: IngestConfig) -> None:
+    more = [*written.model_dump()["fields"], {"name": "camera", "type": "string"}]
+    assert "has no column camera" in faults(changed(written, fields=more))["table samples"]
+    tables = {**written.tables.model_dump(), "evolve": "added-fields"}
+    found = findings(changed(written, fields=more, tables=tables))["table samples"]
+    assert (found.level, found.message.partition("; ")[2]) == ("ok", "the next batch adds camera")
+
+
 def test_the_command_in_a_pipeline(written: IngestConfig, kafka: Kafka, tmp_path: Path) -> None:
     file = tmp_path / "ingest.yaml"
     file.write_text(yaml.safe_dump(ingest_data(tmp_path, kafka.bootstrap_servers, {"no-such-topic": "json"})))

@@ -1,6 +1,7 @@
 package kbit.decode.proto;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Locale;
 import java.util.Map;
 import kbit.decode.DecodeException;
 import kbit.decode.Tensor;
@@ -33,6 +34,12 @@ abstract class ProtoField {
     if (kind.equals("message") || kind.equals("group")) {
       ProtoMessage message = messages.get(plan.get("message").asText());
       boolean group = kind.equals("group");
+      if (plan.has("read")) {
+        ProtoWellKnown single = ProtoWellKnown.valueOf(plan.get("read").asText().toUpperCase(Locale.ROOT));
+        return repeated
+            ? new ProtoSingleField.Many(message, single)
+            : new ProtoSingleField(message, single, plan.path("always").asBoolean());
+      }
       return repeated
           ? new ProtoMessageField.Many(message, group, wanted)
           : new ProtoMessageField(message, group, plan.path("always").asBoolean());
