@@ -72,6 +72,13 @@ class EarlyStoppingConfig(Frozen):
     min_delta: float = Field(default=0.0, ge=0)
 
 
+class AveragingConfig(Frozen):
+    """Strategy `averaging`."""
+
+    every_steps: int = Field(default=8, ge=1)
+    """Optimizer steps between two averagings of the weights; the end of an epoch averages them too."""
+
+
 class CheckpointConfig(Frozen):
     """Where and how often the state is saved."""
 
@@ -95,6 +102,10 @@ class TrainConfig(Frozen):
     world_size: int = Field(default=1, ge=1)
     """Ranks: one barrier task, one GPU (if there are any) each."""
 
+    strategy: Literal["ddp", "averaging", "single"] = "ddp"
+    """Gradients averaged in every step, weights averaged every few steps, or one process alone."""
+
+    averaging: AveragingConfig = AveragingConfig()
     epochs: int = Field(default=5, ge=1)
     global_batch_size: int = Field(default=128, ge=1)
     """Rows in a batch over all ranks; the sequence of global batches does not depend on the world size."""
@@ -116,5 +127,12 @@ class TrainConfig(Frozen):
     def _batch_for_each_rank(self) -> TrainConfig:
         if self.global_batch_size < self.world_size:
             msg = f"global_batch_size={self.global_batch_size} is smaller than world_size={self.world_size}"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _single_is_one(self) -> TrainConfig:
+        if self.strategy == "single" and self.world_size > 1:
+            msg = f"strategy=single is one process, but world_size={self.world_size}; use strategy=ddp or averaging"
             raise ValueError(msg)
         return self

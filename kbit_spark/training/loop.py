@@ -103,14 +103,15 @@ class Trainer:
             self._stepper.check_finite()
             self._reporter.window(self._position.epoch, total, sums.window_loss(), self._stepper.learning_rate)
         self._save_due = self._save_due or (every is not None and total % every == 0)
-        if self._save_due and at_update and not at_end:  # gradients of an unfinished group are in no checkpoint
+        if self._save_due and at_update and self._stepper.agreed and not at_end:
+            self._stepper.check_finite()  # skipped updates must be in no checkpoint, nor gradients of a part of a group
             self._keeper.save(self._position, sums)
             self._save_due = False
 
     @torch.no_grad()
     def _evaluate(self, split: Split) -> Averages:
         sums = Sums(self._world.device)
-        self._stepper.agree_on_buffers()
+        self._stepper.agree()
         self._stepper.model.eval()
         with closing(self._data.evaluation(split)) as batches:
             for batch in batches:

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import traceback
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -55,8 +56,11 @@ def _train(job: TrainJob, task: Task, publish: Publish, client: Client) -> Outco
     device = choose_device(job.config.device, task.gpu, task.rank, task.size, one_host=job.one_host, environ=os.environ)
     world = World(task.rank, task.size, task.host, cpu_threads(task.cpus), device)
     torch.set_num_threads(world.threads)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     client.log(f"rank {world.rank} of {world.size} on {world.host}, {world.device}, {world.threads} threads")
-    with process_group(world, publish, job.config.rendezvous_timeout_s):
+    alone = job.config.strategy == "single"
+    with nullcontext() if alone else process_group(world, publish, job.config.rendezvous_timeout_s):
         return Trainer(job, world, Reporter(client, world)).fit()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import torch
-import torch.distributed as dist
 
 from kbit_spark.events import Event, Kind
 from kbit_spark.training.channel import Client
+from kbit_spark.training.collectives import add_up, take_largest
 from kbit_spark.training.metrics import Averages, ProcessLoad, StepClock
 from kbit_spark.training.world import World
 
@@ -51,8 +51,8 @@ class Reporter:
         train_s = time.perf_counter() - self._began  # what the clocks of single steps leave out as well
         added = torch.tensor([numbers["samples_per_s"], numbers["data_wait_share"]], device=self._world.device)
         worst = torch.tensor([numbers["step_p50_s"], numbers["step_p95_s"], train_s], device=self._world.device)
-        dist.all_reduce(added)
-        dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+        add_up(added)
+        take_largest(worst)
         (speed, wait), (p50, p95, train_s) = added.tolist(), worst.tolist()
         wait /= self._world.size
         steps = {"samples_per_s": speed, "data_wait_share": wait, "step_p50_s": p50, "step_p95_s": p95}
