@@ -102,6 +102,9 @@ class TrainConfig(Frozen):
     world_size: int = Field(default=1, ge=1)
     """Ranks: one barrier task, one GPU (if there are any) each."""
 
+    launcher: Literal["barrier", "torch_distributor"] = "barrier"
+    """Who starts the ranks: Spark's barrier stage in its own processes, or TorchDistributor."""
+
     strategy: Literal["ddp", "averaging", "single"] = "ddp"
     """Gradients averaged in every step, weights averaged every few steps, or one process alone."""
 

@@ -1,4 +1,4 @@
-"""Launches the ranks of one attempt as an in-process barrier stage, and watches them from the driver."""
+"""Launches the ranks of one attempt, in a barrier stage's own processes or by TorchDistributor, and watches them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 from pyspark import BarrierTaskContext, InheritableThread, SparkContext
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
+from kbit_spark.errors import KbitError
 from kbit_spark.training.control import Control
+from kbit_spark.training.distributor import run_by_distributor
 from kbit_spark.training.job import Outcome, TrainJob
 from kbit_spark.training.slots import check_slots
 
@@ -27,21 +29,18 @@ def launch(sc: SparkContext, job: TrainJob, control: Control) -> Outcome | None:
         UsageError: dynamic allocation is on.
         RunError: there are fewer slots than ranks.
     """
-    size = job.config.world_size
-    profile = _gpu_profile(sc, job.config.device)
+    size, by_distributor = job.config.world_size, job.config.launcher == "torch_distributor"
+    profile = None if by_distributor else _gpu_profile(sc, job.config.device)
     check_slots(sc, size, profile)
-    rdd = sc.parallelize(range(size), size)
-    if profile is not None:
-        rdd = rdd.withResources(profile)
-    stage, results = rdd.barrier().mapPartitions(_rank_of(job)), _Results()
+    results = _Results()
     group = f"kbit-train-{job.token[:8]}-{job.attempt}"
 
     def collect() -> None:
         sc.setJobGroup(group, f"train, attempt {job.attempt}", interruptOnCancel=True)
         sc.setLocalProperty("kbit.scope", f"attempt={job.attempt}")
         try:
-            results.outcomes = stage.collect()
-        except Exception as error:  # Spark's failure of a stage; what it means stands in `control`
+            results.outcomes = run_by_distributor(sc, job) if by_distributor else _run_in_tasks(sc, job, profile)
+        except Exception as error:  # mostly Spark's failure of a stage; what it means stands in `control`
             results.error = error
 
     thread = InheritableThread(target=collect, name="kbit-barrier", daemon=True)
@@ -62,6 +61,8 @@ class _Results:
         self.error: Exception | None = None
 
     def outcome(self, size: int, control: Control) -> Outcome | None:
+        if isinstance(self.error, KbitError):
+            raise self.error
         if self.error is not None and not control.faulty():
             reason = str(self.error).partition("Most recent failure reason:")[2] or str(self.error)
             control.stage_failure = " ".join(reason.split())[:300]
@@ -82,6 +83,14 @@ def _watch(sc: SparkContext, thread: threading.Thread, control: Control, group: 
             control.stop_ranks()
             thread.join(timeout=GRACE_S)
             return
+
+
+def _run_in_tasks(sc: SparkContext, job: TrainJob, profile: Any) -> list[Outcome | None]:
+    rdd = sc.parallelize(range(job.config.world_size), job.config.world_size)
+    if profile is not None:
+        rdd = rdd.withResources(profile)
+    outcomes: list[Outcome | None] = rdd.barrier().mapPartitions(_rank_of(job)).collect()
+    return outcomes
 
 
 def _rank_of(job: TrainJob) -> Any:

@@ -20,6 +20,8 @@ from kbit_spark.training.process_group import Publish, process_group
 from kbit_spark.training.reporter import Reporter
 from kbit_spark.training.world import World, choose_device, cpu_threads
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Task:
@@ -44,7 +46,7 @@ def run_rank(job: TrainJob, task: Task, publish: Publish) -> Outcome | None:
     try:
         return _train(job, task, publish, client)
     except Exception as error:
-        client.log(traceback.format_exc() if not isinstance(error, KbitError) else str(error))
+        log.error(str(error) if isinstance(error, KbitError) else traceback.format_exc().rstrip())
         client.fail(error, by_peer=_by_peer(error))
         return None
     finally:

@@ -26,14 +26,22 @@ def with_restarts(attempt: Attempt, control: Control, max_restarts: int, emit: E
         control.begin(number)
         if (outcome := attempt(number)) is not None:
             return outcome
-        culprit = find_culprit(control.faulty())
-        if culprit is not None and culprit.failure is not None and culprit.failure["kind"] == "fatal":
-            raise RunError(culprit.failure["message"], culprit.failure["hint"])
-        error = describe(culprit, control.stage_failure, control.last_step())
-        emit(_restart_event(number, culprit, error))
+        error = verdict(control)
+        if not isinstance(error, TrainingError):
+            raise error
+        emit(_restart_event(number, control.ranks.get(-1 if error.rank is None else error.rank), error))
         if number == max_restarts:
             raise error
     raise AssertionError  # the loop returns or raises
+
+
+def verdict(control: Control) -> RunError:
+    """Return why an attempt was lost: a `TrainingError` where going on from the checkpoint may help."""
+    culprit = find_culprit(control.faulty())
+    step = control.last_step()
+    if culprit is not None and culprit.failure is not None and culprit.failure["kind"] in ("fatal", "echo"):
+        return RunError(f"{culprit.failure['message']} (rank {culprit.rank}, step {step})", culprit.failure["hint"])
+    return describe(culprit, control.stage_failure, step)
 
 
 def find_culprit(faulty: list[RankState]) -> RankState | None:
