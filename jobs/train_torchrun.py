@@ -1,4 +1,4 @@
-"""Delta to a model without Spark: ``torchrun --nproc-per-node N jobs/train_torchrun.py --config FILE [key=value ...]``."""
+"""Delta to a model without Spark: ``torchrun --nproc-per-node N jobs/train_torchrun.py --config FILE``."""
 
 import sys
 from pathlib import Path

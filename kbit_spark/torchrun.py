@@ -5,24 +5,31 @@ from __future__ import annotations
 import base64
 import os
 import pickle
-from contextlib import suppress
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import torch.distributed as dist
 
 from kbit_spark.config.load import dump
 from kbit_spark.config.train import TrainConfig
+from kbit_spark.entry import report
 from kbit_spark.errors import RunError
 from kbit_spark.telemetry.hub import Telemetry
 from kbit_spark.train import checkpoint_dir, plan, resume_event
 from kbit_spark.training.control import Control
 from kbit_spark.training.environment import Board, die_with_parent, restart_count, task_from
-from kbit_spark.training.job import Outcome, TrainJob
+from kbit_spark.training.job import TrainJob
 from kbit_spark.training.rank import Task, run_rank
 from kbit_spark.training.restarts import verdict
 from kbit_spark.version import code_version
 
-GRACE_S = 5.0
+END_S = 5.0
 """How long ranks wait for each other at the end, where some may be gone."""
+
+SETTLE_S = 1.0
+"""How long a fault may take to show on the first rank by itself, and all that is known of it to arrive."""
 
 
 def run(config: TrainConfig) -> None:
@@ -32,27 +39,25 @@ def run(config: TrainConfig) -> None:
     There is no metrics table: Spark writes it.
 
     Raises:
-        KbitError: the rank failed, or on the first rank any of them; see `plan` and `verdict`.
+        KbitError: this rank failed, or on the first rank any of them; see `plan` and `verdict`.
     """
     die_with_parent()
     task = task_from(os.environ)
     board = Board(task, restart_count(os.environ), config.rendezvous_timeout_s)
-    config = TrainConfig.model_validate({**config.model_dump(), "world_size": task.size})
     if task.rank == 0:
-        try:
-            _lead(config, task, board)
-        finally:
-            _meet(board)  # the others stay until all is told: torchrun ends every rank when the first one leaves
-        return
-    _follow(task, board)
+        _lead(TrainConfig.model_validate({**config.model_dump(), "world_size": task.size}), task, board)
+    else:
+        _follow(task, board)
+    _meet(board)  # all stay until all is told: torchrun ends the others when one of them fails
 
 
-def _lead(config: TrainConfig, task: Task, board: Board) -> Outcome:
+def _lead(config: TrainConfig, task: Task, board: Board) -> None:
     snapshot, resume = plan(config)
     local = task.host in ("127.0.0.1", "localhost")
     with (
         Telemetry.open(config.telemetry, "train", config_text=dump(config)) as telemetry,
         Control("127.0.0.1" if local else "", telemetry.emit) as control,
+        _ending_with_the_others(control, telemetry),
     ):
         if resume is not None:
             telemetry.emit(resume_event(resume))
@@ -60,23 +65,50 @@ def _lead(config: TrainConfig, task: Task, board: Board) -> Outcome:
         address = (task.host, control.port)
         job = TrainJob(config, snapshot, checkpoint_dir(config), path, 0, address, control.token, code, one_host=False)
         board.publish(base64.b64encode(pickle.dumps(job)).decode())
-        outcome = run_rank(job, task, board.publish)
-        _meet(board)
-        if outcome is None or control.faulty():
+        if run_rank(job, task, board.publish) is None:
+            control.await_fault(SETTLE_S)
             raise verdict(control)
-        return outcome
+        _meet(board)
 
 
 def _follow(task: Task, board: Board) -> None:
-    job = board.publish("")[0]
-    outcome = run_rank(pickle.loads(base64.b64decode(job)), task, board.publish) if job else None
-    _meet(board)
+    job: TrainJob = pickle.loads(base64.b64decode(board.publish("")[0]))
+    outcome = run_rank(job, task, board.publish)
     _meet(board)
     if outcome is None:
         msg = f"rank {task.rank} failed"
         raise RunError(msg, "the first rank and the log tell why")
 
 
+@contextmanager
+def _ending_with_the_others(control: Control, telemetry: Telemetry) -> Iterator[None]:
+    """End this process when a rank is lost, even while the main thread waits for that rank in a collective.
+
+    SIGTERM, by which torchrun ends the ranks that are left, no longer ends this one: the reason must be told first.
+    """
+    done = threading.Event()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    thread = threading.Thread(target=_watch, args=(done, control, telemetry), name="kbit-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _watch(done: threading.Event, control: Control, telemetry: Telemetry) -> None:
+    while not done.is_set():
+        told = signal.sigtimedwait({signal.SIGTERM}, 0.1) is not None
+        if not (told or control.faulty()) or (not told and done.wait(SETTLE_S)):
+            continue
+        ended = RunError("ended by SIGTERM", "start again to go on from the last checkpoint")
+        error = verdict(control) if control.faulty() else ended
+        telemetry.close(f"{type(error).__name__}: {error.message}")
+        report(error)
+        os._exit(error.exit_code)
+
+
 def _meet(board: Board) -> None:
     with suppress(dist.DistError):
-        board.publish("", GRACE_S)
+        board.publish("", END_S)

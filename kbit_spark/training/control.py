@@ -86,6 +86,13 @@ class Control:
             states = [s for s in self.ranks.values() if s.lost_at is not None or s.failed_at is not None]
         return sorted(states, key=lambda s: min(t for t in (s.lost_at, s.failed_at) if t is not None))
 
+    def await_fault(self, timeout_s: float) -> bool:
+        """Wait until some rank is faulty, whose last words may still be on their way; return whether one is."""
+        deadline = time.monotonic() + timeout_s
+        while not self.faulty() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return bool(self.faulty())
+
     def last_step(self) -> int:
         """Return the number of batches that the foremost rank has finished."""
         with self._lock:

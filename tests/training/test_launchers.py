@@ -122,7 +122,7 @@ def test_torchrun_tells_a_bad_configuration_once(tmp_path: Path) -> None:
 
 
 def test_one_process_needs_no_torchrun(table: str, tmp_path: Path) -> None:
-    (tmp_path / "train.yaml").write_text(json.dumps(config(table, tmp_path, strategy="single")))
+    (tmp_path / "train.yaml").write_text(json.dumps(config(table, tmp_path, strategy="single", world_size=1)))
     command = [sys.executable, str(ROOT / "jobs/train_torchrun.py"), "--config", str(tmp_path / "train.yaml")]
     done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
