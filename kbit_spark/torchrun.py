@@ -6,6 +6,7 @@ import base64
 import os
 import pickle
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -86,9 +87,12 @@ def _ending_with_the_others(control: Control, telemetry: Telemetry) -> Iterator[
 
     SIGTERM, by which torchrun ends the ranks that are left, no longer ends this one: the reason must be told first.
     """
-    done = threading.Event()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    thread = threading.Thread(target=_watch, args=(done, control, telemetry), name="kbit-watch", daemon=True)
+    done, (told, tell) = threading.Event(), socket.socketpair()
+    told.settimeout(0.1)
+    tell.setblocking(False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.set_wakeup_fd(tell.fileno())  # written to at once, whatever the main thread does
+    thread = threading.Thread(target=_watch, args=(done, told, control, telemetry), name="kbit-watch", daemon=True)
     thread.start()
     try:
         yield
@@ -97,16 +101,23 @@ def _ending_with_the_others(control: Control, telemetry: Telemetry) -> Iterator[
         thread.join()
 
 
-def _watch(done: threading.Event, control: Control, telemetry: Telemetry) -> None:
+def _watch(done: threading.Event, told: socket.socket, control: Control, telemetry: Telemetry) -> None:
     while not done.is_set():
-        told = signal.sigtimedwait({signal.SIGTERM}, 0.1) is not None
-        if not (told or control.faulty()) or (not told and done.wait(SETTLE_S)):
+        ending = _signalled(told)
+        if not (ending or control.faulty()) or (not ending and done.wait(SETTLE_S)):
             continue
         ended = RunError("ended by SIGTERM", "start again to go on from the last checkpoint")
         error = verdict(control) if control.faulty() else ended
         telemetry.close(f"{type(error).__name__}: {error.message}")
         report(error)
         os._exit(error.exit_code)
+
+
+def _signalled(told: socket.socket) -> bool:
+    try:
+        return signal.SIGTERM in told.recv(16)
+    except TimeoutError:
+        return False
 
 
 def _meet(board: Board) -> None:

@@ -95,8 +95,9 @@ def _run_in_tasks(sc: SparkContext, job: TrainJob, profile: Any) -> list[Outcome
 
 def _rank_of(job: TrainJob) -> Any:
     def run(_: Iterator[int]) -> Iterator[Outcome | None]:
-        from kbit_spark.training.rank import Task, run_rank  # torch is loaded where the rank runs
+        from kbit_spark.training.rank import Task, heed_signals, run_rank  # torch is loaded where the rank runs
 
+        heed_signals()
         context = BarrierTaskContext.get()
         addresses = [info.address for info in context.getTaskInfos()]
         gpu = context.resources().get("gpu")

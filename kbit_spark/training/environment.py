@@ -12,7 +12,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]  # only there on Linux
 
 from kbit_spark.training.job import Outcome, TrainJob
-from kbit_spark.training.rank import Task, run_rank
+from kbit_spark.training.rank import Task, heed_signals, run_rank
 
 
 def task_from(environ: Mapping[str, str]) -> Task:
@@ -73,6 +73,7 @@ class Board:
 def run_under_torchrun(job: TrainJob) -> Outcome | None:
     """Run the rank of this process; see `run_rank`."""
     die_with_parent()
+    heed_signals()
     task = task_from(os.environ)
     board = Board(task, restart_count(os.environ), job.config.rendezvous_timeout_s)
     return run_rank(job, task, board.publish)

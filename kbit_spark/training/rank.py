@@ -34,13 +34,17 @@ class Task:
     gpu: str | None
 
 
+def heed_signals() -> None:
+    """Let this process die when it is told to; Spark starts workers that ignore it."""
+    for name in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(name, signal.SIG_DFL)
+
+
 def run_rank(job: TrainJob, task: Task, publish: Publish) -> Outcome | None:
     """Run one rank; return the outcome, or None where it failed: the driver has heard why, or sees the others fail.
 
     A fault ends the task without an exception, so that Spark prints no stack trace; it goes to the driver's log.
     """
-    for name in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(name, signal.SIG_DFL)  # a trainer must die when it is told to
     client = Client(job.address, job.token, task.rank, job.attempt)
     handler = _forward_log(client)
     try:
