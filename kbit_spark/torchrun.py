@@ -57,7 +57,7 @@ def _lead(config: TrainConfig, task: Task, board: Board) -> None:
     local = task.host in ("127.0.0.1", "localhost")
     with (
         Telemetry.open(config.telemetry, "train", config_text=dump(config)) as telemetry,
-        Control("127.0.0.1" if local else "", telemetry.emit) as control,
+        Control("127.0.0.1" if local else "", telemetry.emit, config.heartbeat_timeout_s) as control,
         _ending_with_the_others(control, telemetry),
     ):
         if resume is not None:

@@ -121,6 +121,9 @@ class TrainConfig(Frozen):
     checkpoint: CheckpointConfig
     max_restarts: int = Field(default=2, ge=0)
     rendezvous_timeout_s: float = Field(default=120.0, gt=0)
+    heartbeat_timeout_s: float = Field(default=8.0, ge=3)
+    """A rank that has not been heard of for so long is given up: it was stopped, or its host is gone."""
+
     log_every_steps: int = Field(default=50, ge=1)
     telemetry: TelemetryConfig = TelemetryConfig()
     spark: Options = Field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 from pyspark import BarrierTaskContext, InheritableThread, SparkContext
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
-from kbit_spark.errors import KbitError
+from kbit_spark.errors import KbitError, RunError
 from kbit_spark.training.control import Control
 from kbit_spark.training.distributor import run_by_distributor
 from kbit_spark.training.job import Outcome, TrainJob
@@ -27,7 +28,7 @@ def launch(sc: SparkContext, job: TrainJob, control: Control) -> Outcome | None:
 
     Raises:
         UsageError: dynamic allocation is on.
-        RunError: there are fewer slots than ranks.
+        RunError: there are fewer slots than ranks, or someone cancelled the job.
     """
     size, by_distributor = job.config.world_size, job.config.launcher == "torch_distributor"
     profile = None if by_distributor else _gpu_profile(sc, job.config.device)
@@ -46,7 +47,7 @@ def launch(sc: SparkContext, job: TrainJob, control: Control) -> Outcome | None:
     thread = InheritableThread(target=collect, name="kbit-barrier", daemon=True)
     thread.start()
     try:
-        _watch(sc, thread, control, group)
+        results.ended = _watch(sc, thread, control, group)
     finally:
         if thread.is_alive():
             sc.cancelJobGroup(group)
@@ -59,10 +60,14 @@ class _Results:
     def __init__(self) -> None:
         self.outcomes: list[Outcome | None] = []
         self.error: Exception | None = None
+        self.ended = False
 
     def outcome(self, size: int, control: Control) -> Outcome | None:
         if isinstance(self.error, KbitError):
             raise self.error
+        if self.error is not None and not self.ended and re.search(r"[Jj]ob \S+ cancelled", str(self.error)):
+            msg = "the training job was cancelled"
+            raise RunError(msg, "start it again to go on from the last checkpoint")
         if self.error is not None and not control.faulty():
             reason = str(self.error).partition("Most recent failure reason:")[2] or str(self.error)
             control.stage_failure = " ".join(reason.split())[:300]
@@ -71,18 +76,23 @@ class _Results:
         return self.outcomes[0]
 
 
-def _watch(sc: SparkContext, thread: threading.Thread, control: Control, group: str) -> None:
-    """Wait for the stage; once a rank failed, give the others a moment, then end them."""
+def _watch(sc: SparkContext, thread: threading.Thread, control: Control, group: str) -> bool:
+    """Wait for the stage; once a rank failed, give the others a moment, then end them. Return whether that was needed.
+
+    A rank that is silent gets no moment: it had its time, and Spark kills even a stopped process.
+    """
     since: float | None = None
     while thread.is_alive():
         thread.join(timeout=0.2)
-        if since is None and control.faulty():
+        faulty = control.faulty()
+        if since is None and faulty:
             since = time.monotonic()
-        if since is not None and time.monotonic() - since > GRACE_S:
+        if since is not None and (time.monotonic() - since > GRACE_S or any(state.silent for state in faulty)):
             sc.cancelJobGroup(group)
             control.stop_ranks()
             thread.join(timeout=GRACE_S)
-            return
+            return True
+    return False
 
 
 def _run_in_tasks(sc: SparkContext, job: TrainJob, profile: Any) -> list[Outcome | None]:

@@ -100,11 +100,13 @@ class Trainer:
     def _between_steps(self, sums: Sums, *, at_update: bool, at_end: bool) -> None:
         total, every = self._position.total_steps, self._config.checkpoint.every_steps
         if total % self._config.log_every_steps == 0 or at_end:
-            self._stepper.check_finite()
+            self._stepper.check_finite(sums)
             self._reporter.window(self._position.epoch, total, sums.window_loss(), self._stepper.learning_rate)
         self._save_due = self._save_due or (every is not None and total % every == 0)
         if self._save_due and at_update and self._stepper.agreed and not at_end:
-            self._stepper.check_finite()  # skipped updates must be in no checkpoint, nor gradients of a part of a group
+            self._stepper.check_finite(
+                sums
+            )  # skipped updates must be in no checkpoint, nor gradients of a part of a group
             self._keeper.save(self._position, sums)
             self._save_due = False
 

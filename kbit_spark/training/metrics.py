@@ -10,7 +10,12 @@ import psutil
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
+from kbit_spark.errors import RunError
 from kbit_spark.training.collectives import add_up
+
+
+class EchoError(RunError):
+    """A fault that this rank sees, but another one caused, as far as this one can tell."""
 
 
 class Sums:
@@ -34,6 +39,10 @@ class Sums:
         mean = (loss - self._told[0]) / max(1, rows - self._told[1])
         self._told = (loss, rows)
         return mean
+
+    def check_own(self, error: RunError) -> RunError:
+        """Return `error` where this rank's own loss is not finite, else an `EchoError` of the same text."""
+        return EchoError(error.message, error.hint) if bool(torch.isfinite(self._loss)) else error
 
     def state(self) -> torch.Tensor:
         """Return loss, correct predictions and rows as float64 of shape (3,) on the CPU (waits for the device)."""

@@ -16,6 +16,7 @@ from kbit_spark.errors import KbitError
 from kbit_spark.training.channel import Client
 from kbit_spark.training.job import Outcome, TrainJob
 from kbit_spark.training.loop import Trainer
+from kbit_spark.training.metrics import EchoError
 from kbit_spark.training.process_group import Publish, process_group
 from kbit_spark.training.reporter import Reporter
 from kbit_spark.training.world import World, choose_device, cpu_threads
@@ -71,7 +72,9 @@ def _train(job: TrainJob, task: Task, publish: Publish, client: Client) -> Outco
 
 
 def _by_peer(error: Exception) -> bool:
-    return isinstance(error, dist.DistError) or any(name in str(error).lower() for name in ("gloo", "nccl", "peer"))
+    return isinstance(error, dist.DistError | EchoError) or any(
+        name in str(error).lower() for name in ("gloo", "nccl", "peer")
+    )
 
 
 def _forward_log(client: Client) -> logging.Handler:

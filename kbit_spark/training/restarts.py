@@ -50,7 +50,7 @@ def find_culprit(faulty: list[RankState]) -> RankState | None:
     def order(state: RankState) -> int:
         if state.failure is None:
             return 1
-        return {"fatal": 0, "error": 2}.get(state.failure["kind"], 3)
+        return {"fatal": 0, "error": 2, "echo": 3}.get(state.failure["kind"], 4)
 
     return min(faulty, key=order, default=None)
 
@@ -62,7 +62,9 @@ def describe(culprit: RankState | None, stage_failure: str, step: int) -> Traini
     """
     if culprit is None:
         return TrainingError(f"the training stage failed: {stage_failure or 'Spark gave no reason'}")
-    why = "died" if culprit.failure is None else f"failed with {culprit.failure['message']}"
+    why = "stopped answering" if culprit.silent else "died"
+    if culprit.failure is not None:
+        why = f"failed with {culprit.failure['message']}"
     lines = "\n    ".join(list(culprit.tail)[-10:])
     msg = f"rank {culprit.rank} {why} at step {step} (epoch {culprit.epoch})"
     return TrainingError(msg, f"its last lines:\n    {lines}" if lines else "", rank=culprit.rank, step=step)

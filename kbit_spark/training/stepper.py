@@ -63,7 +63,7 @@ class Stepper:
             torch.autograd.backward(self.scaler.scale(loss * (self._world.size / rows)))
         sums.add(loss, logits, batch.targets)
         if last:
-            self._update()
+            self._update(sums)
 
     @torch.no_grad()
     def evaluate(self, batch: Batch, sums: Sums) -> None:
@@ -91,15 +91,16 @@ class Stepper:
         torch.autograd.backward(logits.float().sum())
         self.optimizer.zero_grad(set_to_none=True)
 
-    def check_finite(self) -> None:
+    def check_finite(self, sums: Sums) -> None:
         """Raise what `accumulate` could not raise without waiting for a GPU; call it where one waits anyway.
 
         Raises:
-            RunError: an update was skipped because the gradients were not finite.
+            RunError: an update was skipped because the gradients were not finite; an `EchoError` where the own
+                loss is.
         """
         if self._infinite.item():
-            msg = "the loss is not finite"
-            raise RunError(msg, "lower optimizer.learning_rate, set optimizer.clip_norm, or check the inputs' scale")
+            hint = "lower optimizer.learning_rate, set optimizer.clip_norm, or check the inputs' scale"
+            raise sums.check_own(RunError("the loss is not finite", hint))
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of it."""
@@ -131,7 +132,7 @@ class Stepper:
             logits: torch.Tensor = model(inputs)
         return logits
 
-    def _update(self) -> None:
+    def _update(self, sums: Sums) -> None:
         """Step the optimizer.
 
         DDP has averaged the gradients, so a loss that is not finite on one rank makes their norm not finite on all:
@@ -141,18 +142,18 @@ class Stepper:
         limit = self._config.optimizer.clip_norm or math.inf
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         if self._config.precision != "fp16":
-            self._guard(norm)
+            self._guard(norm, sums)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.schedule.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._strategy.after_update(self.schedule.last_epoch)
 
-    def _guard(self, norm: torch.Tensor) -> None:
+    def _guard(self, norm: torch.Tensor, sums: Sums) -> None:
         bad = (~torch.isfinite(norm)).float()
         self._infinite = torch.maximum(self._infinite, bad)
         if self._world.device.type == "cpu":
-            self.check_finite()
+            self.check_finite(sums)
         else:  # the fused optimizers skip the step on the device, as they do for a GradScaler
             self.optimizer.found_inf = self._infinite  # type: ignore[attr-defined]
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
