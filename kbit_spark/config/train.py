@@ -79,6 +79,23 @@ class AveragingConfig(Frozen):
     """Optimizer steps between two averagings of the weights; the end of an epoch averages them too."""
 
 
+class ProfileConfig(Frozen):
+    """What is measured of single steps."""
+
+    phases: bool = True
+    """Shares of the time by phase, for each rank and epoch."""
+
+    trace_steps: tuple[int, int] | None = None
+    """First and last step of a torch.profiler trace; one file a rank in the folder `traces` of the checkpoints."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> ProfileConfig:
+        if self.trace_steps is not None and not 1 <= self.trace_steps[0] <= self.trace_steps[1]:
+            msg = f"trace_steps={list(self.trace_steps)} must be [first, last], counted from 1"
+            raise ValueError(msg)
+        return self
+
+
 class CheckpointConfig(Frozen):
     """Where and how often the state is saved."""
 
@@ -125,6 +142,7 @@ class TrainConfig(Frozen):
     """A rank that has not been heard of for so long is given up: it was stopped, or its host is gone."""
 
     log_every_steps: int = Field(default=50, ge=1)
+    profile: ProfileConfig = ProfileConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     spark: Options = Field(default_factory=dict)
     """Spark settings that win over the defaults file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import torch
 
@@ -57,6 +58,12 @@ class Reporter:
         wait /= self._world.size
         steps = {"samples_per_s": speed, "data_wait_share": wait, "step_p50_s": p50, "step_p95_s": p95}
         return {**steps, "train_s": train_s}
+
+    def profile(self, epoch: int, total_steps: int, shares: Mapping[str, float]) -> None:
+        """Tell which share of the time of this rank's steps went into each phase."""
+        if shares:
+            numbers = {f"{phase}_share": share for phase, share in shares.items()}
+            self._emit("train_profile", epoch, total_steps, numbers, rank=self._world.rank)
 
     def epoch(
         self, epoch: int, total_steps: int, train: Averages, validation: Averages, speeds: dict[str, float]

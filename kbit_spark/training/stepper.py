@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError
 from kbit_spark.training.metrics import Sums, cross_entropy_sum
 from kbit_spark.training.optimizer import make_optimizer, make_schedule
+from kbit_spark.training.profiler import Profiler
 from kbit_spark.training.strategy import make_strategy
 from kbit_spark.training.world import World
 
@@ -33,13 +35,18 @@ class Stepper:
         config: the configuration.
         world: this rank.
         total_steps: optimizer steps of the whole run, for the schedule.
+        profiler: is told of each phase of a step.
     """
 
-    def __init__(self, model: nn.Module, config: TrainConfig, world: World, total_steps: int) -> None:
+    def __init__(
+        self, model: nn.Module, config: TrainConfig, world: World, total_steps: int, profiler: Profiler | None = None
+    ) -> None:
         self.model = model
         self._config = config
         self._world = world
         self._strategy = make_strategy(model, config, world)
+        self._profiler = profiler or Profiler(config.profile, world, Path(config.checkpoint.dir))
+        self._profiler.watch(self._strategy.network)
         self.optimizer = make_optimizer(model, config.optimizer, world.device)
         self.schedule = make_schedule(self.optimizer, config.optimizer, total_steps)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.precision == "fp16")
@@ -59,9 +66,12 @@ class Stepper:
         with nullcontext() if last else self._strategy.gathering():
             logits = self._forward(self._strategy.network, batch)
             loss = cross_entropy_sum(logits, batch.targets)
+            self._profiler.mark("forward")
             rows = self._config.global_batch_size * group
             torch.autograd.backward(self.scaler.scale(loss * (self._world.size / rows)))
+        self._profiler.mark("backward")
         sums.add(loss, logits, batch.targets)
+        self._profiler.mark("metrics")
         if last:
             self._update(sums)
 
@@ -147,7 +157,9 @@ class Stepper:
         self.scaler.update()
         self.schedule.step()
         self.optimizer.zero_grad(set_to_none=True)
+        self._profiler.mark("optimizer")
         self._strategy.after_update(self.schedule.last_epoch)
+        self._profiler.mark("all_reduce")
 
     def _guard(self, norm: torch.Tensor, sums: Sums) -> None:
         bad = (~torch.isfinite(norm)).float()

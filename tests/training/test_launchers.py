@@ -88,6 +88,15 @@ def test_torchrun(table: str, tmp_path: Path, by_barrier: dict[str, torch.Tensor
     assert equal(weights(tmp_path), by_barrier)
     found = read_events((tmp_path / "runs").glob("*/events.jsonl"))
     assert {event.rank for event in found if event.kind == "train_window"} == {0, 1}
+    profiles = [event for event in found if event.kind == "train_profile"]
+    assert sorted((event.numbers["epoch"], event.rank) for event in profiles) == [
+        (e, r) for e in (0, 1) for r in (0, 1)
+    ]
+    for event in profiles:
+        shares = {name: share for name, share in event.numbers.items() if name.endswith("_share")}
+        assert len(shares) == 7
+        assert sum(shares.values()) == pytest.approx(1)
+        assert min(shares["forward_share"], shares["backward_share"], shares["all_reduce_share"]) > 0
     assert [event.labels["outcome"] for event in found if event.kind == "run" and "outcome" in event.labels] == ["ok"]
 
 
