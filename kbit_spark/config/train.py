@@ -119,6 +119,9 @@ class TrainConfig(Frozen):
     world_size: int = Field(default=1, ge=1)
     """Ranks: one barrier task, one GPU (if there are any) each."""
 
+    cpus_per_rank: int | None = Field(default=None, ge=1)
+    """Cores that the training stage asks for, whatever the application's other tasks do; None: `spark.task.cpus`."""
+
     launcher: Literal["barrier", "torch_distributor"] = "barrier"
     """Who starts the ranks: Spark's barrier stage in its own processes, or TorchDistributor."""
 

@@ -11,7 +11,8 @@ from typing import Any
 from pyspark import BarrierTaskContext, InheritableThread, SparkContext
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
-from kbit_spark.errors import KbitError, RunError
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.errors import KbitError, RunError, UsageError
 from kbit_spark.training.control import Control
 from kbit_spark.training.distributor import run_by_distributor
 from kbit_spark.training.job import Outcome, TrainJob
@@ -27,11 +28,14 @@ def launch(sc: SparkContext, job: TrainJob, control: Control) -> Outcome | None:
     On return, and on any exception, no rank of the attempt runs any more.
 
     Raises:
-        UsageError: dynamic allocation is on.
+        UsageError: dynamic allocation is on, or the launcher or the master cannot give the ranks what they ask for.
         RunError: there are fewer slots than ranks, or someone cancelled the job.
     """
+    if job.config.launcher == "torch_distributor" and job.config.cpus_per_rank is not None:
+        msg = "TorchDistributor cannot ask for cpus_per_rank"
+        raise UsageError(msg, "set spark.task.cpus for the application, or launcher=barrier")
     size, by_distributor = job.config.world_size, job.config.launcher == "torch_distributor"
-    profile = None if by_distributor else _gpu_profile(sc, job.config.device)
+    profile = None if by_distributor else _profile(sc, job.config)
     check_slots(sc, size, profile)
     results = _Results()
     group = f"kbit-train-{job.token[:8]}-{job.attempt}"
@@ -123,12 +127,22 @@ def _rank_of(job: TrainJob) -> Any:
     return run
 
 
-def _gpu_profile(sc: SparkContext, device: str) -> Any:
-    """Return the profile that asks for one GPU a task where executors have GPUs that tasks do not ask for yet."""
+def _profile(sc: SparkContext, config: TrainConfig) -> Any:
+    """Return what the stage's tasks ask for (stage-level scheduling), None where the application's own settings do.
+
+    Raises:
+        UsageError: a local master has no resource profiles.
+    """
     conf = sc.getConf()
-    has_gpus = float(conf.get("spark.executor.resource.gpu.amount", "0") or 0) > 0
+    own = int(conf.get("spark.task.cpus", "1") or 1)
+    cpus = config.cpus_per_rank or own
+    gpus = config.device != "cpu" and float(conf.get("spark.executor.resource.gpu.amount", "0") or 0) > 0
     asked = float(conf.get("spark.task.resource.gpu.amount", "0") or 0) > 0
-    if device == "cpu" or not has_gpus or asked or (sc.master or "").startswith("local["):
+    local = re.match(r"local(\[|$)", sc.master or "") is not None
+    if local and cpus != own:
+        msg = f"cpus_per_rank={cpus} needs a cluster: the master {sc.master} has no resource profiles"
+        raise UsageError(msg, f"start the application with spark.task.cpus={cpus}")
+    if local or (cpus == own and (asked or not gpus)):
         return None
-    cpus = int(conf.get("spark.task.cpus", "1") or 1)
-    return ResourceProfileBuilder().require(TaskResourceRequests().cpus(cpus).resource("gpu", 1)).build
+    requests = TaskResourceRequests().cpus(cpus)
+    return ResourceProfileBuilder().require(requests.resource("gpu", 1) if gpus else requests).build

@@ -71,5 +71,11 @@ def slow(input_shape: tuple[int, ...], classes: int, marker: str, pause_s: float
     return Slow(input_shape, classes, marker, pause_s)
 
 
+def counted(input_shape: tuple[int, ...], classes: int, file: str) -> nn.Module:
+    """Return a model; write the number of torch's threads into `file`."""
+    Path(file).write_text(str(torch.get_num_threads()))
+    return Mlp(input_shape, classes)
+
+
 def no_module(input_shape: tuple[int, ...], classes: int) -> object:
     return object()
