@@ -36,9 +36,13 @@ def with_restarts(attempt: Attempt, control: Control, max_restarts: int, emit: E
 
 
 def verdict(control: Control) -> RunError:
-    """Return why an attempt was lost: a `TrainingError` where going on from the checkpoint may help."""
+    """Return why an attempt was lost: a `TrainingError` where going on from the checkpoint may help.
+
+    A rank that told of its failure told its step too. One that died may not have; DDP's ranks go in lockstep, so the
+    newest step of all is its own. Under averaging it may be ahead of it, by less than the steps between two averagings.
+    """
     culprit = find_culprit(control.faulty())
-    step = control.last_step()
+    step = control.last_step() if culprit is None or culprit.failure is None else culprit.step
     if culprit is not None and culprit.failure is not None and culprit.failure["kind"] in ("fatal", "echo"):
         return RunError(f"{culprit.failure['message']} (rank {culprit.rank}, step {step})", culprit.failure["hint"])
     return describe(culprit, control.stage_failure, step)
@@ -56,10 +60,7 @@ def find_culprit(faulty: list[RankState]) -> RankState | None:
 
 
 def describe(culprit: RankState | None, stage_failure: str, step: int) -> TrainingError:
-    """Return the error that names rank, step and last lines.
-
-    Ranks go in lockstep, so the newest `step` that any of them told of is the culprit's as well.
-    """
+    """Return the error that names rank, `step` and last lines."""
     if culprit is None:
         return TrainingError(f"the training stage failed: {stage_failure or 'Spark gave no reason'}")
     why = "stopped answering" if culprit.silent else "died"
