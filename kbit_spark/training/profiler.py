@@ -88,7 +88,7 @@ class Profiler:
         if self._trace is None:
             return
         trace, self._trace = self._trace, None
-        trace.__exit__(None, None, None)
+        trace.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self._folder.mkdir(parents=True, exist_ok=True)
         assert self._trace_steps is not None
         first, last = self._trace_steps
@@ -97,7 +97,7 @@ class Profiler:
     def _start_trace(self) -> None:
         kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (self._world.device.type == "cuda")
         self._trace = profile(activities=kinds)
-        self._trace.__enter__()
+        self._trace.__enter__()  # type: ignore[no-untyped-call]
 
 
 class _Clock:
@@ -163,7 +163,7 @@ class _GpuClock(_Clock):
         self._open.append((phase, event))
 
     def _read(self, *, wait: bool) -> None:
-        while self._waiting and (wait or self._waiting[0][-1][1].query()):
+        while self._waiting and (wait or self._waiting[0][-1][1].query()):  # type: ignore[no-untyped-call]
             events = self._waiting.popleft()
             events[-1][1].synchronize()
             for (_, before), (phase, event) in pairwise(events):
@@ -177,7 +177,7 @@ class _AllReduceTimes:
 
     def __init__(self, network: DistributedDataParallel, every: int) -> None:
         self._network, self._every = network, every
-        network._set_ddp_runtime_logging_sample_rate(every)
+        network._set_ddp_runtime_logging_sample_rate(every)  # type: ignore[no-untyped-call]
         self._steps, self._seen = 0, -1
         self._sum, self._count, self._last = 0.0, 0, 0.0
 
@@ -186,7 +186,7 @@ class _AllReduceTimes:
         self._steps += 1
         if self._steps > 10 and self._steps % self._every not in (1, 2):
             return
-        found = self._network._get_ddp_logging_data()
+        found = self._network._get_ddp_logging_data()  # type: ignore[no-untyped-call]
         if found.get("iteration", -1) == self._seen or "backward_comm_time" not in found:
             return
         self._seen = found["iteration"]

@@ -28,24 +28,26 @@ class Context:
         return SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
 
 
-def profile(master: str, device: str = "auto", cpus: int | None = None, **settings: str) -> dict[str, float] | None:
+def profile(
+    master: str, device: str = "auto", cpus: int | None = None, settings: dict[str, str] | None = None
+) -> dict[str, float] | None:
     data = {"data": {"table": "t"}, "checkpoint": {"dir": "c"}, "device": device, "cpus_per_rank": cpus}
-    sc: SparkContext = Context(master, **settings)  # type: ignore[assignment]
+    sc: SparkContext = Context(master, **(settings or {}))  # type: ignore[assignment]
     made = _profile(sc, TrainConfig.model_validate(data))
     return None if made is None else {name: request.amount for name, request in made.taskResources.items()}
 
 
-GPUS = {"executor_resource_gpu_amount": "4"}
+GPUS, ONE_GPU = {"executor_resource_gpu_amount": "4"}, {"task_resource_gpu_amount": "1"}
 
 
 def test_the_stage_asks_for_what_the_application_does_not() -> None:
     assert profile("yarn") is None
-    assert profile("yarn", **GPUS) == {"cpus": 1.0, "gpu": 1.0}
-    assert profile("yarn", "cpu", **GPUS) is None
-    assert profile("yarn", **GPUS, task_resource_gpu_amount="1") is None
-    assert profile("yarn", cpus=4, **GPUS, task_resource_gpu_amount="1") == {"cpus": 4.0, "gpu": 1.0}
+    assert profile("yarn", settings=GPUS) == {"cpus": 1.0, "gpu": 1.0}
+    assert profile("yarn", "cpu", settings=GPUS) is None
+    assert profile("yarn", settings={**GPUS, **ONE_GPU}) is None
+    assert profile("yarn", cpus=4, settings={**GPUS, **ONE_GPU}) == {"cpus": 4.0, "gpu": 1.0}
     assert profile("yarn", cpus=4) == {"cpus": 4.0}
-    assert profile("yarn", cpus=4, task_cpus="4") is None
+    assert profile("yarn", cpus=4, settings={"task_cpus": "4"}) is None
     with pytest.raises(UsageError, match="cpus_per_rank=2 needs a cluster"):
         profile("local[4]", cpus=2)
 

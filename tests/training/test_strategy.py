@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from pydantic import ValidationError
 from torch import nn
+from torch.multiprocessing.spawn import spawn
 
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
@@ -44,7 +44,7 @@ def _averages(rank: int, path: str) -> None:
     for update in range(1, 6):
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter += torch.rand(parameter.shape)
+                parameter.add_(torch.rand(parameter.shape))
         model(torch.rand(8, 3))
         before = _copy(model)
         strategy.after_update(update)
@@ -69,7 +69,7 @@ def _equal(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> boo
 
 def test_weights_are_exactly_the_mean_every_k_updates(tmp_path: Path) -> None:
     path = str(tmp_path / "store")
-    mp.spawn(_averages, (path,), nprocs=2)
+    spawn(_averages, (path,), nprocs=2)  # type: ignore[no-untyped-call]
     first, second = (torch.load(f"{path}-{rank}.pt", weights_only=True) for rank in range(2))
     assert _equal(first[0][1], second[0][1])
     assert [agreed for agreed, _, _ in first] == [True, False, True, False, True, False, True]
