@@ -1,6 +1,6 @@
 """Barrier training from Delta against torchrun on in-memory tensors; start-up time; memory of a rank by table size.
 
-    kbit bench train [--rounds 3] [--json]
+    kbit bench train [--rounds 3] [--json] [--profiler]
 
 Both sides train the same CNN on the same rows with the same optimizer, batch and torch threads on two ranks. Samples
 per second are the rows of all epochs after the first one, which warms up, over the wall time of their training: from
@@ -59,6 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--profiler", action="store_true", help="measure only what the profiler costs, printed as JSON")
     parser.add_argument("--table", type=Path, help="train on this table and measure speed only, printed as JSON")
     parser.add_argument("--master", default=MASTER)
     parser.add_argument("--batch", type=int, default=128)
@@ -73,6 +74,9 @@ def main() -> None:
             sys.stdout.write(json.dumps(_speed(setup, arguments.rounds)) + "\n")
             return
         write_table(folder / "small", SMALL)
+        if arguments.profiler:
+            sys.stdout.write(json.dumps(_profiler(setup, arguments.rounds)) + "\n")
+            return
         write_table(folder / "large", LARGE)
         results = {
             "speed": _speed(setup, arguments.rounds),
@@ -132,6 +136,17 @@ def _speed(setup: Setup, rounds: int) -> dict[str, Any]:
     }
 
 
+def _profiler(setup: Setup, rounds: int) -> dict[str, Any]:
+    """Return the speed with the profiler over the speed without it, the two taking turns in going first."""
+    pairs = []
+    for number in range(rounds):
+        order = (True, False) if number % 2 == 0 else (False, True)
+        rates = {phases: _ours(setup, profile={"phases": phases}) for phases in order}
+        pairs.append((rates[False], rates[True]))
+    ratios = [on / off for off, on in pairs]
+    return {"ratio": median(ratios), "ratio_per_round": [round(ratio, 4) for ratio in ratios], "target": "≥ 0.99"}
+
+
 def _rate(rows: float, epoch_s: Sequence[float]) -> float:
     """Return samples per second, from the rows of one epoch and the wall time of each; the first one warms up."""
     return rows * (len(epoch_s) - 1) / sum(epoch_s[1:])
@@ -148,8 +163,9 @@ def _torchrun(setup: Setup) -> float:
     return _rate(**json.loads(line))
 
 
-def _ours(setup: Setup) -> float:
-    epochs = [event.numbers for event in _product(setup, "small", "speed") if event.kind == "train_epoch"]
+def _ours(setup: Setup, **changes: Any) -> float:
+    found = _product(setup, "small", "speed", **changes)
+    epochs = [event.numbers for event in found if event.kind == "train_epoch"]
     rows = epochs[0]["step"] * setup.batch  # steps so far, after the first epoch
     return _rate(rows, [numbers["train_s"] for numbers in epochs])
 

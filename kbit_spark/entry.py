@@ -46,11 +46,17 @@ def exit_with(main: Callable[[], object]) -> None:
     try:
         main()
     except KbitError as error:
-        _fail(error.message, error.hint, error.exit_code)
+        report(error)
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         _fail("interrupted", "", 130)
     except Exception as error:
         _fail(f"unexpected {type(error).__name__}: {first_line(str(error))}", "the stack trace is in the log", 1)
+
+
+def report(error: KbitError) -> None:
+    """Print the one line of an error and its hint, and log its stack trace."""
+    _tell(error.message, error.hint)
 
 
 def _parse(description: str, arguments: Sequence[str], flags: Mapping[str, str]) -> argparse.Namespace:
@@ -79,6 +85,10 @@ def _log_to_file(path: Path) -> None:
 
 
 def _fail(message: str, hint: str, code: int) -> None:
+    _tell(message, hint)
+    sys.exit(code)
+
+
+def _tell(message: str, hint: str) -> None:
     log.error(message, exc_info=sys.exc_info())
     print(f"error: {message}" + (f"\n  {hint}" if hint else ""), file=sys.stderr, flush=True)
-    sys.exit(code)

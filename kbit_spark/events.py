@@ -23,6 +23,7 @@ Kind = Literal[
     "spark_stage",  # one per completed stage, from the SparkListener
     "spark_task_failure",  # one per failed task, with the reason
     "train_window",  # one per rank and window of steps
+    "train_profile",  # one per rank and epoch, the share of each phase in the time of its steps
     "train_epoch",  # one per epoch, reduced over ranks
     "train_test",  # the final test
     "train_resume",  # one per attempt that goes on from a checkpoint

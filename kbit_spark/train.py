@@ -22,6 +22,7 @@ from kbit_spark.training import checkpoint
 from kbit_spark.training.barrier import launch
 from kbit_spark.training.checkpoint import Checkpoint
 from kbit_spark.training.control import Control
+from kbit_spark.training.interrupts import sigterm_interrupts
 from kbit_spark.training.job import Outcome, TrainJob
 from kbit_spark.training.manifest import Identity
 from kbit_spark.training.restarts import with_restarts
@@ -48,7 +49,10 @@ def run(config: TrainConfig) -> Outcome:
     """
     snapshot, resume = plan(config)
     spark = spark_session("kbit-train", {**SETTINGS, **config.spark})
-    with Telemetry.open(config.telemetry, "train", spark, config_text=dump(config)) as telemetry:
+    with (
+        Telemetry.open(config.telemetry, "train", spark, config_text=dump(config)) as telemetry,
+        sigterm_interrupts(),
+    ):
         return fit(spark, config, snapshot, resume, telemetry)
 
 
@@ -97,7 +101,8 @@ def fit(
     local = re.match(r"local(\[|$)", sc.master or "") is not None
     code = code_version()
     host = "127.0.0.1" if local else str(sc.getConf().get("spark.driver.host", "127.0.0.1"))
-    with Control("127.0.0.1" if local else "", telemetry.emit) as control:
+    bind = "127.0.0.1" if local else ""
+    with Control(bind, telemetry.emit, config.heartbeat_timeout_s) as control:
 
         def attempt(number: int) -> Outcome | None:
             start = resume if number == 0 else checkpoint.newest(root)

@@ -72,6 +72,30 @@ class EarlyStoppingConfig(Frozen):
     min_delta: float = Field(default=0.0, ge=0)
 
 
+class AveragingConfig(Frozen):
+    """Strategy `averaging`."""
+
+    every_steps: int = Field(default=8, ge=1)
+    """Optimizer steps between two averagings of the weights; the end of an epoch averages them too."""
+
+
+class ProfileConfig(Frozen):
+    """What is measured of single steps."""
+
+    phases: bool = True
+    """Shares of the time by phase, for each rank and epoch."""
+
+    trace_steps: tuple[int, int] | None = None
+    """First and last step of a torch.profiler trace; one file a rank in the folder `traces` of the checkpoints."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> ProfileConfig:
+        if self.trace_steps is not None and not 1 <= self.trace_steps[0] <= self.trace_steps[1]:
+            msg = f"trace_steps={list(self.trace_steps)} must be [first, last], counted from 1"
+            raise ValueError(msg)
+        return self
+
+
 class CheckpointConfig(Frozen):
     """Where and how often the state is saved."""
 
@@ -95,6 +119,16 @@ class TrainConfig(Frozen):
     world_size: int = Field(default=1, ge=1)
     """Ranks: one barrier task, one GPU (if there are any) each."""
 
+    cpus_per_rank: int | None = Field(default=None, ge=1)
+    """Cores that the training stage asks for, whatever the application's other tasks do; None: `spark.task.cpus`."""
+
+    launcher: Literal["barrier", "torch_distributor"] = "barrier"
+    """Who starts the ranks: Spark's barrier stage in its own processes, or TorchDistributor."""
+
+    strategy: Literal["ddp", "averaging", "single"] = "ddp"
+    """Gradients averaged in every step, weights averaged every few steps, or one process alone."""
+
+    averaging: AveragingConfig = AveragingConfig()
     epochs: int = Field(default=5, ge=1)
     global_batch_size: int = Field(default=128, ge=1)
     """Rows in a batch over all ranks; the sequence of global batches does not depend on the world size."""
@@ -107,7 +141,11 @@ class TrainConfig(Frozen):
     checkpoint: CheckpointConfig
     max_restarts: int = Field(default=2, ge=0)
     rendezvous_timeout_s: float = Field(default=120.0, gt=0)
+    heartbeat_timeout_s: float = Field(default=8.0, ge=3)
+    """A rank that has not been heard of for so long is given up: it was stopped, or its host is gone."""
+
     log_every_steps: int = Field(default=50, ge=1)
+    profile: ProfileConfig = ProfileConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     spark: Options = Field(default_factory=dict)
     """Spark settings that win over the defaults file."""
@@ -116,5 +154,12 @@ class TrainConfig(Frozen):
     def _batch_for_each_rank(self) -> TrainConfig:
         if self.global_batch_size < self.world_size:
             msg = f"global_batch_size={self.global_batch_size} is smaller than world_size={self.world_size}"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _single_is_one(self) -> TrainConfig:
+        if self.strategy == "single" and self.world_size > 1:
+            msg = f"strategy=single is one process, but world_size={self.world_size}; use strategy=ddp or averaging"
             raise ValueError(msg)
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import psutil
@@ -22,14 +22,17 @@ LOAD_ROWS = 8_192
 log = logging.getLogger(__name__)
 
 
-def on_device(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
-    """Yield the batches on `device`.
+def on_device(
+    batches: Iterator[Batch], device: torch.device, arrived: Callable[[], None] = lambda: None
+) -> Iterator[Batch]:
+    """Yield the batches on `device`; `arrived` is called for each when only its copy is still to be waited for.
 
     On a GPU a batch is copied on a stream of its own while the model works on the one before; the batches must be in
     page-locked memory, or each copy holds up this thread.
     """
     if device.type != "cuda":
         for batch in batches:
+            arrived()
             yield batch.to(device)
         return
     side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -38,9 +41,11 @@ def on_device(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]
         with torch.cuda.stream(side):
             copied = (batch.to(device), side.record_event())
         if ahead is not None:
+            arrived()
             yield _handed_over(*ahead)
         ahead = copied
     if ahead is not None:
+        arrived()
         yield _handed_over(*ahead)
 
 

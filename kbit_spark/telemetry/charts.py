@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 PALETTE = ("#3b82f6", "#f59e0b", "#10b981", "#ec4899", "#8b5cf6")
+PARTS = (*PALETTE, "#64748b", "#ef4444", "#14b8a6")
 _INK = "#010203"  # replaced by currentColor in the SVG
 _STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "kbit", "font.family": "sans-serif", "font.size": 11}
 
@@ -54,6 +55,28 @@ def bars(values: Sequence[tuple[str, float]], x_label: str) -> str:
         axes.invert_yaxis()
         axes.grid(False, axis="y")
         axes.set_xlabel(x_label)
+        return _svg(figure)
+
+
+def stacked(rows: Mapping[str, Mapping[str, float]]) -> str:
+    """Return one horizontal bar per row, the first on top, made of its named shares, as SVG; empty without rows."""
+    if not rows:
+        return ""
+    with rc_context(_STYLE):
+        figure, axes = _axes(1.3 + 0.36 * len(rows))
+        left = [0.0] * len(rows)
+        for colour, part in zip(
+            PARTS, dict.fromkeys(name for shares in rows.values() for name in shares), strict=False
+        ):
+            widths = [shares.get(part, 0.0) for shares in rows.values()]
+            axes.barh(range(len(rows)), widths, left=left, color=colour, height=0.62, label=part)
+            left = [begin + width for begin, width in zip(left, widths, strict=True)]
+        axes.set_yticks(range(len(rows)), list(rows))
+        axes.invert_yaxis()
+        axes.grid(False, axis="y")
+        axes.set_xlim(0, 1)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        figure.legend(loc="outside lower center", ncols=4, frameon=False, labelcolor=_INK)
         return _svg(figure)
 
 

@@ -98,8 +98,21 @@ def _charts(kinds: dict[str, list[Event]], stages: Sequence[dict[str, Any]]) -> 
         ("Accuracy", charts.lines(accuracy, "epoch", percent=True, integers=True)),
         ("Ingest rate, rows/s", charts.lines(rate, "batch", integers=True, zero=True)),
         ("Share of time waiting for data", charts.lines(wait, "step", percent=True, zero=True)),
+        ("Where the time of a step goes, last epoch", charts.stacked(_profiles(kinds["train_profile"]))),
         ("Spark stages by time", charts.bars([(s["name"], s["duration_s"]) for s in stages[:10]], "seconds")),
     ]
+
+
+def _profiles(events: Sequence[Event]) -> dict[str, dict[str, float]]:
+    """Return the shares of the phases by rank, of each rank's last epoch."""
+    last = {event.rank or 0: event.numbers for event in events}
+    suffix = "_share"
+    return {
+        f"rank {rank}": {
+            name.removesuffix(suffix).replace("_", " "): n for name, n in last[rank].items() if suffix in name
+        }
+        for rank in sorted(last)[:16]
+    }
 
 
 def _xy(events: Sequence[Event], x: str, y: str) -> tuple[list[float], list[float]]:

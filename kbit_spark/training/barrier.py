@@ -1,7 +1,8 @@
-"""Launches the ranks of one attempt as an in-process barrier stage, and watches them from the driver."""
+"""Launches the ranks of one attempt, in a barrier stage's own processes or by TorchDistributor, and watches them."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,10 @@ from typing import Any
 from pyspark import BarrierTaskContext, InheritableThread, SparkContext
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.errors import KbitError, RunError, UsageError
 from kbit_spark.training.control import Control
+from kbit_spark.training.distributor import run_by_distributor
 from kbit_spark.training.job import Outcome, TrainJob
 from kbit_spark.training.slots import check_slots
 
@@ -24,30 +28,30 @@ def launch(sc: SparkContext, job: TrainJob, control: Control) -> Outcome | None:
     On return, and on any exception, no rank of the attempt runs any more.
 
     Raises:
-        UsageError: dynamic allocation is on.
-        RunError: there are fewer slots than ranks.
+        UsageError: dynamic allocation is on, or the launcher or the master cannot give the ranks what they ask for.
+        RunError: there are fewer slots than ranks, or someone cancelled the job.
     """
-    size = job.config.world_size
-    profile = _gpu_profile(sc, job.config.device)
+    if job.config.launcher == "torch_distributor" and job.config.cpus_per_rank is not None:
+        msg = "TorchDistributor cannot ask for cpus_per_rank"
+        raise UsageError(msg, "set spark.task.cpus for the application, or launcher=barrier")
+    size, by_distributor = job.config.world_size, job.config.launcher == "torch_distributor"
+    profile = None if by_distributor else _profile(sc, job.config)
     check_slots(sc, size, profile)
-    rdd = sc.parallelize(range(size), size)
-    if profile is not None:
-        rdd = rdd.withResources(profile)
-    stage, results = rdd.barrier().mapPartitions(_rank_of(job)), _Results()
+    results = _Results()
     group = f"kbit-train-{job.token[:8]}-{job.attempt}"
 
     def collect() -> None:
         sc.setJobGroup(group, f"train, attempt {job.attempt}", interruptOnCancel=True)
         sc.setLocalProperty("kbit.scope", f"attempt={job.attempt}")
         try:
-            results.outcomes = stage.collect()
-        except Exception as error:  # Spark's failure of a stage; what it means stands in `control`
+            results.outcomes = run_by_distributor(sc, job) if by_distributor else _run_in_tasks(sc, job, profile)
+        except Exception as error:  # mostly Spark's failure of a stage; what it means stands in `control`
             results.error = error
 
     thread = InheritableThread(target=collect, name="kbit-barrier", daemon=True)
     thread.start()
     try:
-        _watch(sc, thread, control, group)
+        results.ended = _watch(sc, thread, control, group)
     finally:
         if thread.is_alive():
             sc.cancelJobGroup(group)
@@ -60,8 +64,14 @@ class _Results:
     def __init__(self) -> None:
         self.outcomes: list[Outcome | None] = []
         self.error: Exception | None = None
+        self.ended = False
 
     def outcome(self, size: int, control: Control) -> Outcome | None:
+        if isinstance(self.error, KbitError):
+            raise self.error
+        if self.error is not None and not self.ended and re.search(r"[Jj]ob \S+ cancelled", str(self.error)):
+            msg = "the training job was cancelled"
+            raise RunError(msg, "start it again to go on from the last checkpoint")
         if self.error is not None and not control.faulty():
             reason = str(self.error).partition("Most recent failure reason:")[2] or str(self.error)
             control.stage_failure = " ".join(reason.split())[:300]
@@ -70,24 +80,38 @@ class _Results:
         return self.outcomes[0]
 
 
-def _watch(sc: SparkContext, thread: threading.Thread, control: Control, group: str) -> None:
-    """Wait for the stage; once a rank failed, give the others a moment, then end them."""
+def _watch(sc: SparkContext, thread: threading.Thread, control: Control, group: str) -> bool:
+    """Wait for the stage; once a rank failed, give the others a moment, then end them. Return whether that was needed.
+
+    A rank that is silent gets no moment: it had its time, and Spark kills even a stopped process.
+    """
     since: float | None = None
     while thread.is_alive():
         thread.join(timeout=0.2)
-        if since is None and control.faulty():
+        faulty = control.faulty()
+        if since is None and faulty:
             since = time.monotonic()
-        if since is not None and time.monotonic() - since > GRACE_S:
+        if since is not None and (time.monotonic() - since > GRACE_S or any(state.silent for state in faulty)):
             sc.cancelJobGroup(group)
             control.stop_ranks()
             thread.join(timeout=GRACE_S)
-            return
+            return True
+    return False
+
+
+def _run_in_tasks(sc: SparkContext, job: TrainJob, profile: Any) -> list[Outcome | None]:
+    rdd = sc.parallelize(range(job.config.world_size), job.config.world_size)
+    if profile is not None:
+        rdd = rdd.withResources(profile)
+    outcomes: list[Outcome | None] = rdd.barrier().mapPartitions(_rank_of(job)).collect()
+    return outcomes
 
 
 def _rank_of(job: TrainJob) -> Any:
     def run(_: Iterator[int]) -> Iterator[Outcome | None]:
-        from kbit_spark.training.rank import Task, run_rank  # torch is loaded where the rank runs
+        from kbit_spark.training.rank import Task, heed_signals, run_rank  # torch is loaded where the rank runs
 
+        heed_signals()
         context = BarrierTaskContext.get()
         addresses = [info.address for info in context.getTaskInfos()]
         gpu = context.resources().get("gpu")
@@ -103,12 +127,22 @@ def _rank_of(job: TrainJob) -> Any:
     return run
 
 
-def _gpu_profile(sc: SparkContext, device: str) -> Any:
-    """Return the profile that asks for one GPU a task where executors have GPUs that tasks do not ask for yet."""
+def _profile(sc: SparkContext, config: TrainConfig) -> Any:
+    """Return what the stage's tasks ask for (stage-level scheduling), None where the application's own settings do.
+
+    Raises:
+        UsageError: a local master has no resource profiles.
+    """
     conf = sc.getConf()
-    has_gpus = float(conf.get("spark.executor.resource.gpu.amount", "0") or 0) > 0
+    own = int(conf.get("spark.task.cpus", "1") or 1)
+    cpus = config.cpus_per_rank or own
+    gpus = config.device != "cpu" and float(conf.get("spark.executor.resource.gpu.amount", "0") or 0) > 0
     asked = float(conf.get("spark.task.resource.gpu.amount", "0") or 0) > 0
-    if device == "cpu" or not has_gpus or asked or (sc.master or "").startswith("local["):
+    local = re.match(r"local(\[|$)", sc.master or "") is not None
+    if local and cpus != own:
+        msg = f"cpus_per_rank={cpus} needs a cluster: the master {sc.master} has no resource profiles"
+        raise UsageError(msg, f"start the application with spark.task.cpus={cpus}")
+    if local or (cpus == own and (asked or not gpus)):
         return None
-    cpus = int(conf.get("spark.task.cpus", "1") or 1)
-    return ResourceProfileBuilder().require(TaskResourceRequests().cpus(cpus).resource("gpu", 1)).build
+    requests = TaskResourceRequests().cpus(cpus)
+    return ResourceProfileBuilder().require(requests.resource("gpu", 1) if gpus else requests).build

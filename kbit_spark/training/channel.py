@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections import deque
 from typing import Any
 
@@ -19,6 +20,9 @@ from kbit_spark.events import Event
 
 SEND_INTERVAL_S = 0.02
 """How old the driver's knowledge of a rank that is killed may be: the post-mortem names its step."""
+ALIVE_INTERVAL_S = 1.0
+"""How often a rank that has nothing else to say tells that it lives."""
+
 log = logging.getLogger(__name__)
 
 
@@ -52,11 +56,15 @@ class Client:
         self._step = (epoch, total_steps)
 
     def fail(self, error: BaseException, *, by_peer: bool) -> None:
-        """Tell that this rank failed; `by_peer` if only because another one is gone."""
+        """Tell that this rank failed; `by_peer` if only because of another one.
+
+        The kind is `fatal` for a fault that no restart would mend, `echo` for one of another rank, and else `error`, or
+        `peer` for the loss of another rank.
+        """
         fatal = isinstance(error, KbitError)
         message = error.message if isinstance(error, KbitError) else f"{type(error).__name__}: {error}"
         hint = error.hint if isinstance(error, KbitError) else ""
-        kind = "fatal" if fatal else "peer" if by_peer else "error"
+        kind = ("echo" if by_peer else "fatal") if fatal else ("peer" if by_peer else "error")
         self._lines.append({"type": "failed", "kind": kind, "message": message, "hint": hint})
 
     def close(self) -> None:
@@ -68,7 +76,7 @@ class Client:
             self._socket.close()
 
     def _send(self) -> None:
-        done = False
+        done, sent_at = False, time.monotonic()
         while not done:
             done = self._closing.wait(SEND_INTERVAL_S)
             lines = []
@@ -77,7 +85,10 @@ class Client:
             step, self._step = self._step, None
             if step is not None:
                 lines.insert(0, {"type": "step", "epoch": step[0], "step": step[1]})
+            if not lines and time.monotonic() - sent_at > ALIVE_INTERVAL_S:
+                lines.append({"type": "alive"})
             if lines and self._socket is not None:
+                sent_at = time.monotonic()
                 try:
                     self._socket.sendall(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
                 except OSError:

@@ -18,6 +18,9 @@ from typing import Any
 from kbit_spark.events import Event
 
 TAIL_LINES = 100
+OWN_PAUSE_S = 2.0
+"""Whoever asks for faulty ranks asks much more often than this, unless the driver itself stood still."""
+
 log = logging.getLogger(__name__)
 
 
@@ -35,7 +38,10 @@ class RankState:
     left: bool = False
     """It said good-bye."""
     lost_at: float | None = None
-    """When its connection closed without a good-bye."""
+    """When its connection closed without a good-bye, or it was given up."""
+    heard_at: float = field(default_factory=time.monotonic)
+    silent: bool = False
+    """It was given up: its connection is there, but it says nothing."""
     failure: dict[str, str] | None = None
     failed_at: float | None = None
 
@@ -46,15 +52,17 @@ class Control:
     Args:
         bind: address to listen on.
         on_event: gets every event of the current attempt; called from server threads.
+        silence_s: a rank that says nothing for so long is lost; it is stopped, or hangs and holds Python's lock.
     """
 
-    def __init__(self, bind: str, on_event: Callable[[Event], None]) -> None:
+    def __init__(self, bind: str, on_event: Callable[[Event], None], silence_s: float = 8.0) -> None:
         self.token = secrets.token_hex(16)
         self.attempt = 0
         self.ranks: dict[int, RankState] = {}
         self.stage_failure = ""
         self._stopping = False
         self._on_event = on_event
+        self._silence_s, self._asked_at = silence_s, time.monotonic()
         self._lock = threading.Lock()
         self._server = _server(bind, self._serve)
         self._thread = threading.Thread(target=self._server.serve_forever, name="kbit-control", daemon=True)
@@ -83,8 +91,25 @@ class Control:
     def faulty(self) -> list[RankState]:
         """Return the ranks that failed or were lost, the first fault first."""
         with self._lock:
+            self._give_up_silent()
             states = [s for s in self.ranks.values() if s.lost_at is not None or s.failed_at is not None]
         return sorted(states, key=lambda s: min(t for t in (s.lost_at, s.failed_at) if t is not None))
+
+    def _give_up_silent(self) -> None:
+        now = time.monotonic()
+        slept, self._asked_at = now - self._asked_at > OWN_PAUSE_S, now
+        for state in self.ranks.values():
+            if slept:  # this process was stopped itself, and has not read yet what came meanwhile
+                state.heard_at = now
+            elif state.connection is not None and not state.left and now - state.heard_at > self._silence_s:
+                state.silent, state.lost_at = True, state.lost_at or now
+
+    def await_fault(self, timeout_s: float) -> bool:
+        """Wait until some rank is faulty, whose last words may still be on their way; return whether one is."""
+        deadline = time.monotonic() + timeout_s
+        while not self.faulty() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return bool(self.faulty())
 
     def last_step(self) -> int:
         """Return the number of batches that the foremost rank has finished."""
@@ -116,12 +141,13 @@ class Control:
             return
         try:
             for line in lines:
+                state.heard_at = time.monotonic()
                 self._handle(state, json.loads(line))
         except (OSError, ValueError) as error:
             log.warning("rank %d: control channel: %s", state.rank, error)
         with self._lock:
             state.connection = None
-            if not (state.left or self._stopping):  # what it was told to do is no fault
+            if not (state.left or state.silent or self._stopping):  # what it was told to do is no fault
                 state.lost_at = time.monotonic()
 
     def _greet(self, connection: socket.socket, lines: Any) -> RankState | None:

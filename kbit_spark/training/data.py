@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
 
 from kbit_spark.datasets.batches import Batch, Source, evaluation_batches, training_batches
@@ -49,13 +49,17 @@ class RunData:
         size, group = self._config.global_batch_size, self._config.optimizer.accumulate_steps
         return sum(-(-steps_of_epoch(rows, size, epoch) // group) for epoch in range(self._config.epochs))
 
-    def training(self, plan: EpochPlan, first_step: int) -> Generator[Batch, None, None]:
-        """Yield this rank's part of the global batches from `first_step` on, on its device."""
+    def training(
+        self, plan: EpochPlan, first_step: int, arrived: Callable[[], None] = lambda: None
+    ) -> Generator[Batch, None, None]:
+        """Yield this rank's part of the global batches from `first_step` on, on its device; see `on_device`."""
         if self._resident is not None:
-            yield from self._resident.batches(plan, first_step)
+            for batch in self._resident.batches(plan, first_step):
+                arrived()
+                yield batch
             return
         with closing(training_batches(self._source("train"), plan, first_step)) as batches:
-            yield from on_device(batches, self._world.device)
+            yield from on_device(batches, self._world.device, arrived)
 
     def evaluation(self, split: Split) -> Generator[Batch, None, None]:
         """Yield this rank's share of a split, on its device."""

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from kbit_spark.datasets.sharding import rank_slice
 from kbit_spark.errors import RunError
 from kbit_spark.training import checkpoint
 from kbit_spark.training.checkpoint import Keep
+from kbit_spark.training.collectives import gather_at_first, value_of_first
 from kbit_spark.training.job import TrainJob
 from kbit_spark.training.manifest import Identity, Lineage, Manifest, Position
 from kbit_spark.training.metrics import Sums
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 class Keeper:
     """Saves and restores the state of all ranks; every method is for all ranks to call at the same place.
 
-    The first rank writes, in the background. Its state holds weights, optimizer, schedule and scaler, which are equal
-    on all ranks, and of each rank the random numbers and the sums of the epoch so far.
+    The first rank writes, in the background. Its state holds weights and schedule, which are equal on all ranks, and of
+    each rank the random numbers, the sums of the epoch so far, and the optimizer and scaler where ranks differ in them.
     """
 
     def __init__(self, job: TrainJob, world: World, stepper: Stepper) -> None:
@@ -71,7 +71,7 @@ class Keeper:
     def restore(self, path: Path) -> tuple[Position, Sums]:
         """Go on from the checkpoint at `path`; return where, and this rank's sums of the epoch so far.
 
-        At another world size the ranks get new streams of random numbers.
+        At another world size the ranks get new streams of random numbers; optimizers that differ are dealt in turn.
 
         Raises:
             RunError: this rank cannot read it.
@@ -85,8 +85,8 @@ class Keeper:
         config = self._job.config
         start, stop = rank_slice(self._world.rank, self._world.size, config.global_batch_size)
         self._stepper.settle(self._job.snapshot.tensors[config.data.input].shape, stop - start)
-        self._stepper.restore(state)
         ranks: list[dict[str, Any]] = state["ranks"]
+        self._stepper.restore({**state, **ranks[self._world.rank % len(ranks)].get("local", {})})
         sums = Sums(self._world.device)
         for saved in _sums_for(ranks, self._world):
             sums.add_state(saved)
@@ -107,9 +107,8 @@ class Keeper:
         self._stepper.model.load_state_dict(found.load()["model"])
 
     def _submit(self, position: Position, sums: Any, validation_loss: float | None) -> None:
-        mine = {"random": random_state(self._world.device), "sums": sums}
-        ranks: list[Any] = [None] * self._world.size
-        dist.all_gather_object(ranks, mine)
+        local = host_copy(self._stepper.local_state())
+        ranks = gather_at_first({"random": random_state(self._world.device), "sums": sums, "local": local})
         if self._world.is_first:
             config, snapshot = self._job.config, self._job.snapshot
             manifest = Manifest(
@@ -126,10 +125,9 @@ class Keeper:
         error = self._saver.failure()
         if error is not None and not isinstance(error, RunError):
             raise error
-        failure: list[tuple[str, str] | None] = [None if error is None else (error.message, error.hint)]
-        dist.broadcast_object_list(failure, src=0, device=self._world.device)
-        if failure[0] is not None:
-            raise RunError(*failure[0])
+        failure = value_of_first(None if error is None else (error.message, error.hint), self._world.device)
+        if failure is not None:
+            raise RunError(*failure)
 
 
 def _sums_for(ranks: list[dict[str, Any]], world: World) -> list[torch.Tensor]:

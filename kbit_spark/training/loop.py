@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ from kbit_spark.training.job import Outcome, TrainJob
 from kbit_spark.training.keeper import Keeper
 from kbit_spark.training.manifest import Position
 from kbit_spark.training.metrics import Averages, Sums
+from kbit_spark.training.profiler import Profiler
 from kbit_spark.training.randomness import seed_rank
 from kbit_spark.training.reporter import Reporter
 from kbit_spark.training.stepper import Stepper
@@ -36,6 +38,7 @@ class Trainer:
     def __init__(self, job: TrainJob, world: World, reporter: Reporter) -> None:
         self._job, self._config, self._world, self._reporter = job, job.config, world, reporter
         self._data = RunData(job, world)
+        self._profiler = Profiler(job.config.profile, world, job.checkpoint_dir / "traces")
         self._stepper = self._make_stepper()
         self._keeper = Keeper(job, world, self._stepper)
         self._position, self._sums, self._save_due = Position(), Sums(world.device), False
@@ -49,7 +52,7 @@ class Trainer:
         Raises:
             RunError: bad data, a loss that is not finite, a checkpoint that cannot be written.
         """
-        with closing(self._keeper):
+        with closing(self._keeper), closing(self._profiler):
             return self._fit()
 
     def _fit(self) -> Outcome:
@@ -58,6 +61,7 @@ class Trainer:
             self._reporter.begin_epoch()
             train = self._train_epoch(self._position.epoch)
             speeds = self._reporter.end_of_training()
+            self._reporter.profile(self._position.epoch, self._position.total_steps, self._profiler.take())
             validation = self._evaluate("validation")
             self._reporter.epoch(self._position.epoch, self._position.total_steps, train, validation, speeds)
             self._position = self._after_epoch(validation)
@@ -73,16 +77,20 @@ class Trainer:
         plan, sums, size = self._data.plan(epoch), self._sums, self._config.optimizer.accumulate_steps
         self._stepper.model.train()
         self._reporter.planned(plan.steps)
-        with closing(self._data.training(plan, self._position.step)) as batches:
+        arrived = partial(self._profiler.mark, "data_wait")
+        with closing(self._data.training(plan, self._position.step, arrived)) as batches:
             for step in range(self._position.step, plan.steps):
+                self._profiler.begin_step(self._position.total_steps + 1)
                 began = time.perf_counter()
                 batch = next(batches)
+                self._profiler.mark("host_to_device")
                 waited = time.perf_counter() - began
                 group = min(size, plan.steps - step // size * size)
                 last = step % size == group - 1
                 self._stepper.accumulate(batch, sums, group=group, last=last)
                 seconds = time.perf_counter() - began
                 self._count_step(step + 1)
+                self._profiler.end_step(self._position.total_steps, updated=last)
                 self._reporter.step(
                     epoch, self._position.total_steps, seconds=seconds, waited=waited, rows=len(batch.targets)
                 )
@@ -100,17 +108,20 @@ class Trainer:
     def _between_steps(self, sums: Sums, *, at_update: bool, at_end: bool) -> None:
         total, every = self._position.total_steps, self._config.checkpoint.every_steps
         if total % self._config.log_every_steps == 0 or at_end:
-            self._stepper.check_finite()
+            self._stepper.check_finite(sums)
             self._reporter.window(self._position.epoch, total, sums.window_loss(), self._stepper.learning_rate)
         self._save_due = self._save_due or (every is not None and total % every == 0)
-        if self._save_due and at_update and not at_end:  # gradients of an unfinished group are in no checkpoint
+        if self._save_due and at_update and self._stepper.agreed and not at_end:
+            self._stepper.check_finite(
+                sums
+            )  # skipped updates must be in no checkpoint, nor gradients of a part of a group
             self._keeper.save(self._position, sums)
             self._save_due = False
 
     @torch.no_grad()
     def _evaluate(self, split: Split) -> Averages:
         sums = Sums(self._world.device)
-        self._stepper.agree_on_buffers()
+        self._stepper.agree()
         self._stepper.model.eval()
         with closing(self._data.evaluation(split)) as batches:
             for batch in batches:
@@ -144,7 +155,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         shape = snapshot.tensors[config.data.input].shape
         model = registry.build(config.model, shape, config.data.classes, config.model_options)
-        return Stepper(model.to(self._world.device), config, self._world, self._data.updates())
+        return Stepper(model.to(self._world.device), config, self._world, self._data.updates(), self._profiler)
 
     def _outcome(self, validation: Averages, test: Averages) -> Outcome:
         position = self._position

@@ -30,6 +30,8 @@ class Identity(Frozen):
     shuffle_window_rows: int
     optimizer: str
     accumulate_steps: int
+    averaging_every_steps: int | None = None
+    """None where gradients are averaged in every step; one process alone computes the same."""
 
     @classmethod
     def of(cls, config: TrainConfig, snapshot: Snapshot) -> Identity:
@@ -51,6 +53,7 @@ class Identity(Frozen):
             shuffle_window_rows=data.shuffle_window_rows,
             optimizer=config.optimizer.name,
             accumulate_steps=config.optimizer.accumulate_steps,
+            averaging_every_steps=config.averaging.every_steps if config.strategy == "averaging" else None,
         )
 
 

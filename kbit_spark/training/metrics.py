@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import psutil
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812 - the usual name
+
+from kbit_spark.errors import RunError
+from kbit_spark.training.collectives import add_up
+
+
+class EchoError(RunError):
+    """A fault that this rank sees, but another one caused, as far as this one can tell."""
 
 
 class Sums:
@@ -34,6 +40,10 @@ class Sums:
         self._told = (loss, rows)
         return mean
 
+    def check_own(self, error: RunError) -> RunError:
+        """Return `error` where this rank's own loss is not finite, else an `EchoError` of the same text."""
+        return EchoError(error.message, error.hint) if bool(torch.isfinite(self._loss)) else error
+
     def state(self) -> torch.Tensor:
         """Return loss, correct predictions and rows as float64 of shape (3,) on the CPU (waits for the device)."""
         return torch.tensor([float(self._loss), float(self._correct), float(self._rows)], dtype=torch.float64)
@@ -49,7 +59,7 @@ class Sums:
     def reduced(self) -> Averages:
         """Return the averages over all ranks; every rank must call it."""
         totals = torch.stack([self._loss, self._correct.double(), torch.full_like(self._loss, self._rows)])
-        dist.all_reduce(totals)
+        add_up(totals)
         loss, correct, rows = totals.tolist()
         return Averages(loss / rows if rows else 0.0, correct / rows if rows else 0.0, int(rows))
 

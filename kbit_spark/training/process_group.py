@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # not in its __all__
 
@@ -33,7 +32,6 @@ def process_group(world: World, publish: Publish, timeout_s: float) -> Iterator[
     """
     store = _store(world, publish, timedelta(seconds=timeout_s))
     if world.device.type == "cuda":
-        torch.cuda.set_device(world.device)
         # A collective must end with an error, not wait for ever, where a rank on the same host has died.
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     dist.init_process_group(

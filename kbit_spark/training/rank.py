@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import traceback
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -15,9 +16,12 @@ from kbit_spark.errors import KbitError
 from kbit_spark.training.channel import Client
 from kbit_spark.training.job import Outcome, TrainJob
 from kbit_spark.training.loop import Trainer
+from kbit_spark.training.metrics import EchoError
 from kbit_spark.training.process_group import Publish, process_group
 from kbit_spark.training.reporter import Reporter
 from kbit_spark.training.world import World, choose_device, cpu_threads
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,19 +35,23 @@ class Task:
     gpu: str | None
 
 
+def heed_signals() -> None:
+    """Let this process die when it is told to; Spark starts workers that ignore it."""
+    for name in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(name, signal.SIG_DFL)
+
+
 def run_rank(job: TrainJob, task: Task, publish: Publish) -> Outcome | None:
     """Run one rank; return the outcome, or None where it failed: the driver has heard why, or sees the others fail.
 
     A fault ends the task without an exception, so that Spark prints no stack trace; it goes to the driver's log.
     """
-    for name in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(name, signal.SIG_DFL)  # a trainer must die when it is told to
     client = Client(job.address, job.token, task.rank, job.attempt)
     handler = _forward_log(client)
     try:
         return _train(job, task, publish, client)
     except Exception as error:
-        client.log(traceback.format_exc() if not isinstance(error, KbitError) else str(error))
+        log.error(str(error) if isinstance(error, KbitError) else traceback.format_exc().rstrip())
         client.fail(error, by_peer=_by_peer(error))
         return None
     finally:
@@ -55,13 +63,18 @@ def _train(job: TrainJob, task: Task, publish: Publish, client: Client) -> Outco
     device = choose_device(job.config.device, task.gpu, task.rank, task.size, one_host=job.one_host, environ=os.environ)
     world = World(task.rank, task.size, task.host, cpu_threads(task.cpus), device)
     torch.set_num_threads(world.threads)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     client.log(f"rank {world.rank} of {world.size} on {world.host}, {world.device}, {world.threads} threads")
-    with process_group(world, publish, job.config.rendezvous_timeout_s):
+    alone = job.config.strategy == "single"
+    with nullcontext() if alone else process_group(world, publish, job.config.rendezvous_timeout_s):
         return Trainer(job, world, Reporter(client, world)).fit()
 
 
 def _by_peer(error: Exception) -> bool:
-    return isinstance(error, dist.DistError) or any(name in str(error).lower() for name in ("gloo", "nccl", "peer"))
+    return isinstance(error, dist.DistError | EchoError) or any(
+        name in str(error).lower() for name in ("gloo", "nccl", "peer")
+    )
 
 
 def _forward_log(client: Client) -> logging.Handler:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import torch
-import torch.distributed as dist
 
 from kbit_spark.events import Event, Kind
 from kbit_spark.training.channel import Client
+from kbit_spark.training.collectives import add_up, take_largest
 from kbit_spark.training.metrics import Averages, ProcessLoad, StepClock
 from kbit_spark.training.world import World
 
@@ -51,12 +52,18 @@ class Reporter:
         train_s = time.perf_counter() - self._began  # what the clocks of single steps leave out as well
         added = torch.tensor([numbers["samples_per_s"], numbers["data_wait_share"]], device=self._world.device)
         worst = torch.tensor([numbers["step_p50_s"], numbers["step_p95_s"], train_s], device=self._world.device)
-        dist.all_reduce(added)
-        dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+        add_up(added)
+        take_largest(worst)
         (speed, wait), (p50, p95, train_s) = added.tolist(), worst.tolist()
         wait /= self._world.size
         steps = {"samples_per_s": speed, "data_wait_share": wait, "step_p50_s": p50, "step_p95_s": p95}
         return {**steps, "train_s": train_s}
+
+    def profile(self, epoch: int, total_steps: int, shares: Mapping[str, float]) -> None:
+        """Tell which share of the time of this rank's steps went into each phase."""
+        if shares:
+            numbers = {f"{phase}_share": share for phase, share in shares.items()}
+            self._emit("train_profile", epoch, total_steps, numbers, rank=self._world.rank)
 
     def epoch(
         self, epoch: int, total_steps: int, train: Averages, validation: Averages, speeds: dict[str, float]

@@ -26,14 +26,26 @@ def with_restarts(attempt: Attempt, control: Control, max_restarts: int, emit: E
         control.begin(number)
         if (outcome := attempt(number)) is not None:
             return outcome
-        culprit = find_culprit(control.faulty())
-        if culprit is not None and culprit.failure is not None and culprit.failure["kind"] == "fatal":
-            raise RunError(culprit.failure["message"], culprit.failure["hint"])
-        error = describe(culprit, control.stage_failure, control.last_step())
-        emit(_restart_event(number, culprit, error))
+        error = verdict(control)
+        if not isinstance(error, TrainingError):
+            raise error
+        emit(_restart_event(number, control.ranks.get(-1 if error.rank is None else error.rank), error))
         if number == max_restarts:
             raise error
     raise AssertionError  # the loop returns or raises
+
+
+def verdict(control: Control) -> RunError:
+    """Return why an attempt was lost: a `TrainingError` where going on from the checkpoint may help.
+
+    A rank that told of its failure told its step too. One that died may not have; DDP's ranks go in lockstep, so the
+    newest step of all is its own. Under averaging it may be ahead of it, by less than the steps between two averagings.
+    """
+    culprit = find_culprit(control.faulty())
+    step = control.last_step() if culprit is None or culprit.failure is None else culprit.step
+    if culprit is not None and culprit.failure is not None and culprit.failure["kind"] in ("fatal", "echo"):
+        return RunError(f"{culprit.failure['message']} (rank {culprit.rank}, step {step})", culprit.failure["hint"])
+    return describe(culprit, control.stage_failure, step)
 
 
 def find_culprit(faulty: list[RankState]) -> RankState | None:
@@ -42,19 +54,18 @@ def find_culprit(faulty: list[RankState]) -> RankState | None:
     def order(state: RankState) -> int:
         if state.failure is None:
             return 1
-        return {"fatal": 0, "error": 2}.get(state.failure["kind"], 3)
+        return {"fatal": 0, "error": 2, "echo": 3}.get(state.failure["kind"], 4)
 
     return min(faulty, key=order, default=None)
 
 
 def describe(culprit: RankState | None, stage_failure: str, step: int) -> TrainingError:
-    """Return the error that names rank, step and last lines.
-
-    Ranks go in lockstep, so the newest `step` that any of them told of is the culprit's as well.
-    """
+    """Return the error that names rank, `step` and last lines."""
     if culprit is None:
         return TrainingError(f"the training stage failed: {stage_failure or 'Spark gave no reason'}")
-    why = "died" if culprit.failure is None else f"failed with {culprit.failure['message']}"
+    why = "stopped answering" if culprit.silent else "died"
+    if culprit.failure is not None:
+        why = f"failed with {culprit.failure['message']}"
     lines = "\n    ".join(list(culprit.tail)[-10:])
     msg = f"rank {culprit.rank} {why} at step {step} (epoch {culprit.epoch})"
     return TrainingError(msg, f"its last lines:\n    {lines}" if lines else "", rank=culprit.rank, step=step)

@@ -26,9 +26,11 @@ def check_slots(sc: SparkContext, world_size: int, profile: Profile = None, wait
     """
     conf = sc.getConf()
     if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
-        msg = "a barrier stage cannot run with dynamic allocation (SPARK-24942)"
-        raise UsageError(msg, "set spark.dynamicAllocation.enabled=false and spark.executor.instances")
-    cpus = int(conf.get("spark.task.cpus", "1") or 1)
+        msg = (
+            "training cannot run with dynamic allocation: its ranks must all run at once, and Spark refuses that there"
+        )
+        raise UsageError(msg, "set spark.dynamicAllocation.enabled=false and spark.executor.instances (SPARK-24942)")
+    cpus = int(conf.get("spark.task.cpus", "1") or 1) if profile is None else int(profile.taskResources["cpus"].amount)
     limit = _static_slots(sc.master or "", cpus)
     deadline = time.monotonic() + wait_s
     while (slots := _slots(sc, profile)) is not None and slots < world_size:
@@ -63,6 +65,6 @@ def _slots(sc: SparkContext, profile: Profile) -> int | None:
 def _too_few(sc: SparkContext, world_size: int, slots: int, cpus: int) -> RunError:
     conf = sc.getConf()
     cores = conf.get("spark.executor.cores", None)
-    detail = f"master {sc.master}, spark.task.cpus={cpus}" + (f", spark.executor.cores={cores}" if cores else "")
+    detail = f"master {sc.master}, {cpus} cores a rank" + (f", spark.executor.cores={cores}" if cores else "")
     msg = f"world_size={world_size} needs {world_size} slots at the same time, but there are {slots} ({detail})"
     return RunError(msg, f"set world_size={max(1, slots)}, or start more executors or cores")

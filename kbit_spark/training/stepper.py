@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.batches import Batch
@@ -18,6 +17,8 @@ from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError
 from kbit_spark.training.metrics import Sums, cross_entropy_sum
 from kbit_spark.training.optimizer import make_optimizer, make_schedule
+from kbit_spark.training.profiler import Profiler
+from kbit_spark.training.strategy import make_strategy
 from kbit_spark.training.world import World
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -27,20 +28,25 @@ class Stepper:
     """Model, optimizer, schedule and scaler of one rank.
 
     Gradients are averaged over the rows of the global batches of a step, whatever each rank holds of them: a rank
-    scales its summed loss by ``world size / rows``, and DDP divides by the world size.
+    scales its summed loss by ``world size / rows``, and the strategy takes the mean over the ranks.
 
     Args:
         model: the bare model, already on the device.
         config: the configuration.
         world: this rank.
         total_steps: optimizer steps of the whole run, for the schedule.
+        profiler: is told of each phase of a step.
     """
 
-    def __init__(self, model: nn.Module, config: TrainConfig, world: World, total_steps: int) -> None:
+    def __init__(
+        self, model: nn.Module, config: TrainConfig, world: World, total_steps: int, profiler: Profiler | None = None
+    ) -> None:
         self.model = model
         self._config = config
         self._world = world
-        self._ddp = DistributedDataParallel(model, device_ids=[world.device] if world.device.type == "cuda" else None)
+        self._strategy = make_strategy(model, config, world)
+        self._profiler = profiler or Profiler(config.profile, world, Path(config.checkpoint.dir))
+        self._profiler.watch(self._strategy.network)
         self.optimizer = make_optimizer(model, config.optimizer, world.device)
         self.schedule = make_schedule(self.optimizer, config.optimizer, total_steps)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.precision == "fp16")
@@ -55,17 +61,19 @@ class Stepper:
         """Add the gradients of one batch of a group of `group`; update the weights after the `last`.
 
         Raises:
-            RunError: the gradients are not finite on some rank (all ranks raise it); the weights stay as they were.
+            RunError: the gradients are not finite; the weights stay as they were. With DDP all ranks raise it.
         """
-        context: AbstractContextManager[Any] = nullcontext() if last else self._ddp.no_sync()
-        with context:
-            logits = self._forward(self._ddp, batch)
+        with nullcontext() if last else self._strategy.gathering():
+            logits = self._forward(self._strategy.network, batch)
             loss = cross_entropy_sum(logits, batch.targets)
+            self._profiler.mark("forward")
             rows = self._config.global_batch_size * group
             torch.autograd.backward(self.scaler.scale(loss * (self._world.size / rows)))
+        self._profiler.mark("backward")
         sums.add(loss, logits, batch.targets)
+        self._profiler.mark("metrics")
         if last:
-            self._update()
+            self._update(sums)
 
     @torch.no_grad()
     def evaluate(self, batch: Batch, sums: Sums) -> None:
@@ -73,10 +81,14 @@ class Stepper:
         logits = self._forward(self.model, batch)
         sums.add(cross_entropy_sum(logits, batch.targets), logits, batch.targets)
 
-    def agree_on_buffers(self) -> None:
-        """Give every rank the first rank's buffers (running means of a batch norm), as a checkpoint holds them."""
-        for buffer in self.model.buffers():
-            dist.broadcast(buffer, src=0)
+    @property
+    def agreed(self) -> bool:
+        """Whether all ranks have the same weights, so that a checkpoint can be made."""
+        return self._strategy.agreed
+
+    def agree(self) -> None:
+        """Give every rank the same weights and buffers, as a checkpoint holds them."""
+        self._strategy.agree()
 
     def settle(self, shape: Sequence[int], rows: int) -> None:
         """Let DDP order its gradient buckets, which it does after the first backward pass; call `restore` after it.
@@ -85,19 +97,20 @@ class Stepper:
         checkpoint must have them as the run had them that was never interrupted.
         """
         zeros = torch.zeros((rows, *shape), device=self._world.device)
-        logits = self._forward(self._ddp, Batch(zeros, torch.zeros(rows, dtype=torch.int64)))
+        logits = self._forward(self._strategy.network, Batch(zeros, torch.zeros(rows, dtype=torch.int64)))
         torch.autograd.backward(logits.float().sum())
         self.optimizer.zero_grad(set_to_none=True)
 
-    def check_finite(self) -> None:
+    def check_finite(self, sums: Sums) -> None:
         """Raise what `accumulate` could not raise without waiting for a GPU; call it where one waits anyway.
 
         Raises:
-            RunError: an update was skipped because the gradients were not finite.
+            RunError: an update was skipped because the gradients were not finite; an `EchoError` where the own
+                loss is.
         """
         if self._infinite.item():
-            msg = "the loss is not finite"
-            raise RunError(msg, "lower optimizer.learning_rate, set optimizer.clip_norm, or check the inputs' scale")
+            hint = "lower optimizer.learning_rate, set optimizer.clip_norm, or check the inputs' scale"
+            raise sums.check_own(RunError("the loss is not finite", hint))
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of it."""
@@ -108,8 +121,14 @@ class Stepper:
             "scaler": self.scaler.state_dict(),
         }
 
+    def local_state(self) -> dict[str, Any]:
+        """Return the part of `state` in which ranks differ even where their weights are equal."""
+        if self._strategy.same_optimizer:
+            return {}
+        return {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()}
+
     def restore(self, state: dict[str, Any]) -> None:
-        """Take `state` back."""
+        """Take `state` back, some of it replaced by this rank's `local_state`."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
@@ -123,27 +142,30 @@ class Stepper:
             logits: torch.Tensor = model(inputs)
         return logits
 
-    def _update(self) -> None:
+    def _update(self, sums: Sums) -> None:
         """Step the optimizer.
 
         DDP has averaged the gradients, so a loss that is not finite on one rank makes their norm not finite on all:
-        the ranks agree without a message.
+        the ranks agree without a message. Under averaging a rank fails alone, before it spoils the mean.
         """
         self.scaler.unscale_(self.optimizer)
         limit = self._config.optimizer.clip_norm or math.inf
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         if self._config.precision != "fp16":
-            self._guard(norm)
+            self._guard(norm, sums)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.schedule.step()
         self.optimizer.zero_grad(set_to_none=True)
+        self._profiler.mark("optimizer")
+        self._strategy.after_update(self.schedule.last_epoch)
+        self._profiler.mark("all_reduce")
 
-    def _guard(self, norm: torch.Tensor) -> None:
+    def _guard(self, norm: torch.Tensor, sums: Sums) -> None:
         bad = (~torch.isfinite(norm)).float()
         self._infinite = torch.maximum(self._infinite, bad)
         if self._world.device.type == "cpu":
-            self.check_finite()
+            self.check_finite(sums)
         else:  # the fused optimizers skip the step on the device, as they do for a GradScaler
             self.optimizer.found_inf = self._infinite  # type: ignore[attr-defined]
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]

@@ -15,7 +15,10 @@ from kbit_spark.models.mlp import Mlp
 
 
 class Deadly(Mlp):
-    """Kills the process of one rank in its n-th training step, or raises there; once, if `marker` is given."""
+    """Kills or stops the process of one rank in its n-th training step, raises there, or makes the loss NaN.
+
+    Once, if `marker` is given.
+    """
 
     def __init__(
         self, input_shape: tuple[int, ...], classes: int, rank: int, step: int, marker: str = "", how: str = "kill"
@@ -25,18 +28,25 @@ class Deadly(Mlp):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         self._calls += self.training
-        if self.training and dist.get_rank() == self._rank and self._calls == self._step:
+        if self._how != "nan" and self._is_time():
             if not self._marker:
                 self._die()
             elif not Path(self._marker).exists():
                 Path(self._marker).touch()
                 self._die()
-        return super().forward(inputs)
+        logits = super().forward(inputs)
+        return logits * float("nan") if self._how == "nan" and self._is_time() else logits
+
+    def _is_time(self) -> bool:
+        return self.training and dist.get_rank() == self._rank and self._calls == self._step
 
     def _die(self) -> None:
         if self._how == "raise":
             msg = "a fault of the model"
             raise ZeroDivisionError(msg)
+        if self._how == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -59,6 +69,12 @@ class Slow(Mlp):
 
 def slow(input_shape: tuple[int, ...], classes: int, marker: str, pause_s: float = 0.02) -> nn.Module:
     return Slow(input_shape, classes, marker, pause_s)
+
+
+def counted(input_shape: tuple[int, ...], classes: int, file: str) -> nn.Module:
+    """Return a model; write the number of torch's threads into `file`."""
+    Path(file).write_text(str(torch.get_num_threads()))
+    return Mlp(input_shape, classes)
 
 
 def no_module(input_shape: tuple[int, ...], classes: int) -> object:

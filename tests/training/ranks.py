@@ -6,6 +6,7 @@ import multiprocessing
 import random
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,8 @@ from torch import nn
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.train import plan
 from kbit_spark.training import checkpoint
-from kbit_spark.training.channel import Client
 from kbit_spark.training.job import TrainJob
-from kbit_spark.training.loop import Trainer
-from kbit_spark.training.process_group import process_group
-from kbit_spark.training.reporter import Reporter
-from kbit_spark.training.world import World
+from kbit_spark.training.rank import Task, run_rank
 
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload([__name__])
@@ -49,7 +46,7 @@ class Noisy(nn.Module):
         if self.training:
             self._end_if_told()
             if self._seen and inputs.any():
-                with Path(f"{self._seen}-{dist.get_rank()}").open("a") as file:
+                with Path(f"{self._seen}-{_place()[0]}").open("a") as file:
                     file.write(" ".join(f"{row:.6f}" for row in inputs.sum(dim=(1, 2)).tolist()) + "\n")
             if self._noise:
                 inputs = inputs * (1 + 0.1 * random.random() + 0.1 * float(np.random.rand()))
@@ -58,11 +55,16 @@ class Noisy(nn.Module):
 
     def _end_if_told(self) -> None:
         if self._die is not None and self._die.exists():
-            left = int(self._die.read_text()) if dist.get_rank() == dist.get_world_size() - 1 else 1_000
+            rank, size = _place()
+            left = int(self._die.read_text()) if rank == size - 1 else 1_000
             if left == 0:
                 signal.raise_signal(signal.SIGKILL)
             if left < 1_000:
                 self._die.write_text(str(left - 1))
+
+
+def _place() -> tuple[int, int]:
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
 def noisy(input_shape: tuple[int, ...], classes: int, **options: Any) -> nn.Module:
@@ -98,12 +100,8 @@ def train(data: dict[str, Any]) -> dict[str, torch.Tensor] | None:
 
 
 def _rank(job: TrainJob, rank: int, board: dict[int, str], barrier: Any) -> None:
-    world = World(rank, job.config.world_size, "127.0.0.1", 1, torch.device("cpu"))
-    torch.set_num_threads(1)
-    client = Client(job.address, job.token, rank, job.attempt)
-    with process_group(world, _publisher(rank, world.size, board, barrier), 30):
-        Trainer(job, world, Reporter(client, world)).fit()
-    client.close()
+    task = Task(rank, job.config.world_size, "127.0.0.1", cpus=1, gpu=None)
+    sys.exit(run_rank(job, task, _publisher(rank, task.size, board, barrier)) is None)
 
 
 def _publisher(rank: int, size: int, board: dict[int, str], barrier: Any) -> Callable[[str], list[str]]:

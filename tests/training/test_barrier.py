@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,67 @@ def test_an_exception_of_a_rank_ends_the_run_after_the_restarts(driver: Driver, 
     assert "a fault of the model" in answer["error"]["hint"]
     assert answer["seconds"] < 40
     assert trainers() == []
+
+
+def test_a_stopped_rank_is_given_up_and_the_run_goes_on(driver: Driver, table: str, tmp_path: Path) -> None:
+    """SIGSTOP: the process is there, its connections too, and the others wait for it in vain."""
+    options = {"rank": 1, "step": 15, "how": "stop", "marker": str(tmp_path / "stopped")}
+    answer = driver.train(
+        config(
+            table,
+            tmp_path,
+            epochs=1,
+            model="tests.training.models:deadly",
+            model_options=options,
+            checkpoint={"dir": str(tmp_path / "checkpoints"), "every_steps": 10},
+            heartbeat_timeout_s=5,
+        )
+    )
+    (restart,) = events(answer, "train_restart")
+    assert restart["labels"]["reason"].startswith("rank 1 stopped answering at step 14 ")
+    assert answer["outcome"]["total_steps"] == 1_300 // 32
+    (resumed,) = events(answer, "train_resume")
+    assert resumed["numbers"]["step"] == 10
+    last = max(e["time"] for e in events(answer, "train_window") if e["time"] < restart["time"])
+    taken = datetime.fromisoformat(resumed["time"]) - datetime.fromisoformat(last)
+    assert taken.total_seconds() < 15
+    assert trainers() == []
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "averaging"])
+def test_a_loss_that_is_nan_on_one_rank_ends_the_run_and_names_that_rank(
+    driver: Driver, table: str, tmp_path: Path, strategy: str
+) -> None:
+    options = {"rank": 1, "step": 12, "how": "nan"}
+    answer = driver.train(
+        config(table, tmp_path, model="tests.training.models:deadly", model_options=options, strategy=strategy)
+    )
+    assert answer["error"]["type"] == "RunError"
+    assert answer["error"]["message"] == "the loss is not finite (rank 1, step 11)"
+    assert events(answer, "train_restart") == []
+    assert answer["seconds"] < 25
+    assert trainers() == []
+
+
+def test_a_cancelled_job_ends_at_once_and_the_next_start_goes_on(driver: Driver, table: str, tmp_path: Path) -> None:
+    (tmp_path / "slow").touch()
+    slow = {"model": "tests.training.models:slow", "model_options": {"marker": str(tmp_path / "slow")}}
+    saves = {"dir": str(tmp_path / "checkpoints"), "every_steps": 5}
+    data = config(table, tmp_path, checkpoint=saves, **slow)
+    answer = driver.train({**data, "cancel": True})
+    assert answer["error"] == {
+        "type": "RunError",
+        "message": "the training job was cancelled",
+        "hint": "start it again to go on from the last checkpoint",
+    }
+    assert events(answer, "train_restart") == []
+    (first, *_) = events(answer, "train_window")
+    assert answer["ended"] - datetime.fromisoformat(first["time"]).timestamp() < 15
+    assert trainers() == []
+    (tmp_path / "slow").unlink()
+    again = driver.train(data)
+    assert again["outcome"]["total_steps"] == 2 * 1_300 // 32
+    assert len(events(again, "train_resume")) == 1
 
 
 def test_too_few_slots_are_refused_at_once(driver: Driver, table: str, tmp_path: Path) -> None:

@@ -76,4 +76,32 @@ def test_the_cause_is_blamed_not_those_who_suffer() -> None:
     bad_input = RankState(1, failed_at=6.0, failure={"kind": "fatal", "message": "", "hint": ""})
     assert find_culprit([victim, dead]) is dead
     assert find_culprit([victim, dead, bad_input]) is bad_input
+    echo = RankState(3, failed_at=1.0, failure={"kind": "echo", "message": "", "hint": ""})
+    assert find_culprit([echo, victim, bad_input]) is bad_input
     assert find_culprit([]) is None
+
+
+def test_a_rank_that_says_nothing_is_given_up_but_not_after_a_pause_of_the_driver() -> None:
+    with (
+        Control("127.0.0.1", print, silence_s=0.5) as control,
+        socket.create_connection(("127.0.0.1", control.port)) as raw,
+    ):
+        hello = {"token": control.token, "rank": 0, "attempt": 0, "pid": 1}
+        raw.sendall(json.dumps(hello).encode() + b'\n{"type": "alive"}\n')
+        wait_for(lambda: 0 in control.ranks)
+        time.sleep(2.1)
+        assert control.faulty() == []
+        wait_for(lambda: bool(control.faulty()))
+        (state,) = control.faulty()
+    assert state.silent
+    assert describe(state, "", 3).message == "rank 0 stopped answering at step 3 (epoch 0)"
+
+
+def test_a_living_rank_gives_signs_of_life() -> None:
+    with Control("127.0.0.1", print, silence_s=2.0) as control:
+        client = Client(("127.0.0.1", control.port), control.token, rank=0, attempt=0)
+        deadline = time.monotonic() + 4
+        while time.monotonic() < deadline:
+            assert control.faulty() == []
+            time.sleep(0.1)
+        client.close()

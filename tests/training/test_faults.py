@@ -79,15 +79,22 @@ def goes_on_from_the_checkpoint(submit: Callable[[], Job], folder: Path) -> None
     assert "test  loss" in output
 
 
-def test_an_interrupt_ends_all_ranks_and_the_next_start_goes_on(submit: Callable[[], Job], tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_all_ranks_and_the_next_start_goes_on(
+    submit: Callable[[], Job], tmp_path: Path, number: signal.Signals
+) -> None:
+    """Ctrl-C reaches Python; SIGTERM reaches the process that was started, which is the JVM."""
     job = submit()
     eventually(lambda: last_step(tmp_path) > 0)
-    job.python_driver().send_signal(signal.SIGINT)
-    code, output = job.wait(60)
+    driver = job.python_driver()
+    (driver if number == signal.SIGINT else psutil.Process(job.process.pid)).send_signal(number)
+    code, output = job.wait(15)
     assert code == 130, output
     assert [line for line in output.splitlines() if line.startswith("error: ")] == ["error: interrupted"]
     assert "Traceback" not in output
     assert not job.left_over()
+    (end,) = [event for event in events(tmp_path, "run") if event.labels["phase"] == "end"]
+    assert end.labels["outcome"].startswith("KeyboardInterrupt")
     goes_on_from_the_checkpoint(submit, tmp_path)
 
 

@@ -1,0 +1,47 @@
+"""What the ranks exchange besides gradients; a process without a process group is alone and exchanges nothing."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+
+Value = TypeVar("Value")
+
+
+def add_up(values: torch.Tensor) -> None:
+    """Put into `values` their sums over all ranks."""
+    if dist.is_initialized():
+        dist.all_reduce(values)
+
+
+def take_largest(values: torch.Tensor) -> None:
+    """Put into `values` their maxima over all ranks."""
+    if dist.is_initialized():
+        dist.all_reduce(values, op=dist.ReduceOp.MAX)
+
+
+def copy_from_first(values: torch.Tensor) -> None:
+    """Put into `values` those of the first rank."""
+    if dist.is_initialized():
+        dist.broadcast(values, src=0)
+
+
+def gather_at_first(value: Value) -> list[Value]:
+    """Return the values of all ranks in their order on the first rank, nothing on the others."""
+    if not dist.is_initialized():
+        return [value]
+    is_first = dist.get_rank() == 0
+    gathered: list[Value | None] = [None] * dist.get_world_size() if is_first else []
+    dist.gather_object(value, gathered if is_first else None, dst=0)
+    return [item for item in gathered if item is not None]
+
+
+def value_of_first(value: Value, device: torch.device) -> Value:
+    """Return the first rank's value."""
+    if not dist.is_initialized():
+        return value
+    values = [value]
+    dist.broadcast_object_list(values, src=0, device=device)
+    return values[0]

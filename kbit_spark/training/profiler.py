@@ -1,0 +1,201 @@
+"""Where the time of a rank's steps goes, cheap enough to stay on, and torch.profiler's traces of chosen steps.
+
+On the CPU every step is measured by the wall clock. On a GPU events are recorded on its stream between the phases of
+every `GPU_EVERY`-th step and read steps later, so nothing waits for them; copies that run beside the computation then
+cost only what the stream waits. DDP's all-reduce overlaps the backward pass: only the part that the pass ends up
+waiting for, the slowest rank included, counts as `all_reduce` and not as `backward`. DDP's own timers tell it, of a
+sample of steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile
+
+from kbit_spark.config.train import ProfileConfig
+from kbit_spark.training.world import World
+
+Phase = Literal["data_wait", "host_to_device", "forward", "backward", "all_reduce", "optimizer", "metrics"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+GPU_EVERY = 16
+DDP_EVERY = {"cpu": 10, "cuda": 50}
+"""Steps between two of which DDP takes its times; on a GPU reading them waits for the step before."""
+
+
+class Profiler:
+    """The clock of one rank's phases; `mark` ends one, and whatever follows belongs to the next.
+
+    Args:
+        config: what to measure.
+        world: this rank.
+        folder: where traces go.
+    """
+
+    def __init__(self, config: ProfileConfig, world: World, folder: Path) -> None:
+        self._clock = _Clock() if world.device.type == "cpu" else _GpuClock()
+        self._on, self._trace_steps = config.phases, config.trace_steps
+        self._world, self._folder = world, folder
+        self._ddp: _AllReduceTimes | None = None
+        self._trace: profile | None = None
+        self._measuring = False
+        self._updates = 0
+
+    def watch(self, network: torch.nn.Module) -> None:
+        """Take the all-reduce times of `network` if it is DDP's."""
+        if self._on and isinstance(network, DistributedDataParallel):
+            self._ddp = _AllReduceTimes(network, DDP_EVERY[self._world.device.type])
+
+    def begin_step(self, step: int) -> None:
+        """Begin the clock and, where it is asked for, the trace of the run's step number `step` (from 1)."""
+        if self._trace_steps is not None and step == self._trace_steps[0]:
+            self._start_trace()
+        if self._on:
+            self._measuring = self._clock.begin()
+
+    def mark(self, phase: Phase) -> None:
+        """End `phase`, which began at the mark before."""
+        if self._measuring:
+            self._clock.mark(phase)
+
+    def end_step(self, step: int, *, updated: bool) -> None:
+        """End the step; `updated` if it ended with an all-reduce."""
+        self._updates += updated
+        if self._ddp is not None and updated:
+            self._ddp.look()
+        if self._trace is not None and self._trace_steps is not None and step >= self._trace_steps[1]:
+            self.close()
+
+    def take(self) -> dict[str, float]:
+        """Return each phase's share of the time measured since the last call, together 1; empty without steps."""
+        seconds, steps = self._clock.take()
+        if self._ddp is not None and steps:
+            measured = self._updates * min(1.0, steps / max(1, self._clock.begun))
+            hidden = min(seconds["backward"], self._ddp.take() * measured)
+            seconds = {**seconds, "backward": seconds["backward"] - hidden, "all_reduce": hidden}
+        self._updates, self._clock.begun = 0, 0
+        total = sum(seconds.values())
+        return {phase: value / total for phase, value in seconds.items()} if total else {}
+
+    def close(self) -> None:
+        """End a trace that is being taken, and write it."""
+        if self._trace is None:
+            return
+        trace, self._trace = self._trace, None
+        trace.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        assert self._trace_steps is not None
+        first, last = self._trace_steps
+        trace.export_chrome_trace(str(self._folder / f"steps-{first}-{last}-rank-{self._world.rank}.json.gz"))
+
+    def _start_trace(self) -> None:
+        kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (self._world.device.type == "cuda")
+        self._trace = profile(activities=kinds)
+        self._trace.__enter__()  # type: ignore[no-untyped-call]
+
+
+class _Clock:
+    """Measures every step by the wall clock."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self._seconds: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
+        self._steps = 0
+        self._last = 0.0
+
+    def begin(self) -> bool:
+        """Begin a step; return whether it is measured."""
+        self.begun += 1
+        self._steps += 1
+        self._last = time.perf_counter()
+        return True
+
+    def mark(self, phase: Phase) -> None:
+        now = time.perf_counter()
+        self._seconds[phase] += now - self._last
+        self._last = now
+
+    def take(self) -> tuple[dict[Phase, float], int]:
+        """Return the seconds of each phase and the number of measured steps since the last call."""
+        taken, self._seconds = self._seconds, dict.fromkeys(PHASES, 0.0)
+        steps, self._steps = self._steps, 0
+        return taken, steps
+
+
+class _GpuClock(_Clock):
+    """Measures some steps by events on the current stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: list[tuple[Phase | None, torch.cuda.Event]] = []
+        self._waiting: deque[list[tuple[Phase | None, torch.cuda.Event]]] = deque()
+
+    def begin(self) -> bool:
+        self.begun += 1
+        if self._open:
+            self._waiting.append(self._open)
+            self._open = []
+        if self.begun % GPU_EVERY != 1:
+            return False
+        self._read(wait=False)
+        self._record(None)
+        return True
+
+    def mark(self, phase: Phase) -> None:
+        self._record(phase)
+
+    def take(self) -> tuple[dict[Phase, float], int]:
+        if self._open:
+            self._waiting.append(self._open)
+            self._open = []
+        self._read(wait=True)
+        return super().take()
+
+    def _record(self, phase: Phase | None) -> None:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        self._open.append((phase, event))
+
+    def _read(self, *, wait: bool) -> None:
+        while self._waiting and (wait or self._waiting[0][-1][1].query()):  # type: ignore[no-untyped-call]
+            events = self._waiting.popleft()
+            events[-1][1].synchronize()
+            for (_, before), (phase, event) in pairwise(events):
+                assert phase is not None
+                self._seconds[phase] += before.elapsed_time(event) / 1_000
+            self._steps += 1
+
+
+class _AllReduceTimes:
+    """Seconds that a backward pass waits for its all-reduce, from the timers of DDP's reducer."""
+
+    def __init__(self, network: DistributedDataParallel, every: int) -> None:
+        self._network, self._every = network, every
+        network._set_ddp_runtime_logging_sample_rate(every)  # type: ignore[no-untyped-call]
+        self._steps, self._seen = 0, -1
+        self._sum, self._count, self._last = 0.0, 0, 0.0
+
+    def look(self) -> None:
+        """Take the newest sample; the reducer stores it at the step after the sampled one."""
+        self._steps += 1
+        if self._steps > 10 and self._steps % self._every not in (1, 2):
+            return
+        found = self._network._get_ddp_logging_data()  # type: ignore[no-untyped-call]
+        if found.get("iteration", -1) == self._seen or "backward_comm_time" not in found:
+            return
+        self._seen = found["iteration"]
+        self._sum += max(0, found["backward_comm_time"] - found["backward_compute_comm_overlap_time"]) / 1e9
+        self._count += 1
+
+    def take(self) -> float:
+        """Return the mean of the samples since the last call, the mean before where there are none."""
+        if self._count:
+            self._last = self._sum / self._count
+        self._sum, self._count = 0.0, 0
+        return self._last

@@ -1,0 +1,140 @@
+"""How ranks keep their weights together: in every step (DDP), every few steps (averaging), or not at all (one process).
+
+A rank scales its summed loss by ``world size / rows of the global batches``, whatever the strategy, so the mean of the
+ranks' gradients is the gradient of the global batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, cast
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.model_averaging.utils import average_parameters
+from torch.nn.parallel import DistributedDataParallel
+
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.training.collectives import copy_from_first
+from kbit_spark.training.world import World
+
+
+class Strategy(Protocol):
+    """Keeps the model of this rank together with those of the others; all ranks make the same calls."""
+
+    @property
+    def network(self) -> nn.Module:
+        """What a training step runs: the bare model, or a wrapper whose backward pass exchanges gradients."""
+
+    @property
+    def agreed(self) -> bool:
+        """Whether all ranks have the same weights, as a checkpoint needs them."""
+
+    @property
+    def same_optimizer(self) -> bool:
+        """Whether the optimizers of all ranks are in the same state whenever the weights are."""
+
+    def gathering(self) -> AbstractContextManager[Any]:
+        """Return a context whose backward passes only add up gradients: more batches follow before the update."""
+
+    def after_update(self, updates: int) -> None:
+        """Note that the optimizer has taken its step number `updates` (from 1)."""
+
+    def agree(self) -> None:
+        """Give all ranks the same weights and buffers (running means of a batch norm)."""
+
+
+def make_strategy(model: nn.Module, config: TrainConfig, world: World) -> Strategy:
+    """Return the configured strategy for `model`, which is on the rank's device already."""
+    if config.strategy == "single":
+        return Single(model)
+    if config.strategy == "averaging":
+        return Averaging(model, config.averaging.every_steps)
+    return Ddp(model, world.device)
+
+
+class Ddp:
+    """Averages gradients in every backward pass, so weights never differ; buffers are the first rank's."""
+
+    agreed = True
+    same_optimizer = True
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self._model = model
+        self.network = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+
+    def gathering(self) -> AbstractContextManager[Any]:
+        """See `Strategy`."""
+        return cast("AbstractContextManager[Any]", self.network.no_sync())
+
+    def after_update(self, updates: int) -> None:
+        """See `Strategy`."""
+
+    def agree(self) -> None:
+        """See `Strategy`."""
+        for buffer in self._model.buffers():
+            copy_from_first(buffer)
+
+
+class Averaging:
+    """Lets every rank train for itself and replaces the weights by their mean after every `every_steps` updates.
+
+    Which updates those are follows from their number alone, so a resumed run averages where it would have. Running
+    means are averaged with the weights.
+    """
+
+    same_optimizer = False
+
+    def __init__(self, model: nn.Module, every_steps: int) -> None:
+        self.network, self._every_steps = model, every_steps
+        for tensor in [*model.parameters(), *model.buffers()]:  # ranks may have made their models differently
+            copy_from_first(tensor.detach())
+        self.agreed = True
+
+    def gathering(self) -> AbstractContextManager[Any]:
+        """See `Strategy`."""
+        return nullcontext()
+
+    def after_update(self, updates: int) -> None:
+        """See `Strategy`."""
+        self.agreed = False
+        if updates % self._every_steps == 0:
+            self.agree()
+
+    def agree(self) -> None:
+        """See `Strategy`."""
+        if self.agreed:  # the mean of equal weights may differ from them in the last bit
+            return
+        buffers = list(self.network.buffers())
+        averaged = [*self.network.parameters(), *(buffer for buffer in buffers if buffer.is_floating_point())]
+        group = dist.group.WORLD
+        if group is None:
+            msg = "the averaging strategy needs a process group"
+            raise RuntimeError(msg)
+        average_parameters(cast("Iterator[nn.Parameter]", iter(averaged)), group)
+        for buffer in buffers:
+            if not buffer.is_floating_point():
+                copy_from_first(buffer)
+        self.agreed = True
+
+
+class Single:
+    """One process without a process group."""
+
+    agreed = True
+    same_optimizer = True
+
+    def __init__(self, model: nn.Module) -> None:
+        self.network = model
+
+    def gathering(self) -> AbstractContextManager[Any]:
+        """See `Strategy`."""
+        return nullcontext()
+
+    def after_update(self, updates: int) -> None:
+        """See `Strategy`."""
+
+    def agree(self) -> None:
+        """See `Strategy`."""

@@ -1,0 +1,77 @@
+"""Shares of a step's time, traces of chosen steps, and their bar in the report."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from kbit_spark.config.train import ProfileConfig
+from kbit_spark.events import Event
+from kbit_spark.telemetry.report import render
+from kbit_spark.training.profiler import PHASES, Profiler
+from kbit_spark.training.world import World
+
+WORLD = World(0, 1, "localhost", 1, torch.device("cpu"))
+
+
+def one_step(profiler: Profiler, step: int) -> None:
+    profiler.begin_step(step)
+    time.sleep(0.01)
+    profiler.mark("data_wait")
+    time.sleep(0.03)
+    profiler.mark("forward")
+    torch.rand(10).sum()
+    profiler.mark("backward")
+    profiler.end_step(step, updated=True)
+
+
+def test_shares_of_the_time_add_up_and_begin_anew(tmp_path: Path) -> None:
+    profiler = Profiler(ProfileConfig(), WORLD, tmp_path)
+    for step in range(1, 6):
+        one_step(profiler, step)
+    shares = profiler.take()
+    assert set(shares) == set(PHASES)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert 0.5 < shares["forward"] < 0.9
+    assert shares["all_reduce"] == shares["optimizer"] == 0
+    assert profiler.take() == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_measured_that_is_not_asked_for(tmp_path: Path) -> None:
+    profiler = Profiler(ProfileConfig(phases=False), WORLD, tmp_path)
+    one_step(profiler, 1)
+    assert profiler.take() == {}
+
+
+@pytest.mark.parametrize("steps", [(2, 3), (2, 9)])
+def test_a_trace_of_the_chosen_steps_also_where_the_run_ends_before(tmp_path: Path, steps: tuple[int, int]) -> None:
+    profiler = Profiler(ProfileConfig(trace_steps=steps), WORLD, tmp_path / "traces")
+    for step in range(1, 5):
+        one_step(profiler, step)
+    profiler.close()
+    (file,) = (tmp_path / "traces").iterdir()
+    assert file.name == f"steps-{steps[0]}-{steps[1]}-rank-0.json.gz"
+    found = [e for e in json.loads(gzip.decompress(file.read_bytes()))["traceEvents"] if e.get("name") == "aten::rand"]
+    assert len(found) == min(4, steps[1]) - steps[0] + 1
+
+
+def test_steps_out_of_order_are_refused() -> None:
+    with pytest.raises(ValidationError, match=r"trace_steps=\[3, 2\] must be \[first, last\]"):
+        ProfileConfig(trace_steps=(3, 2))
+
+
+def test_the_report_shows_a_bar_for_each_rank() -> None:
+    events = [
+        Event("train_profile", numbers={"epoch": 0, "forward_share": 0.75, "all_reduce_share": 0.25}, rank=rank)
+        for rank in (0, 1)
+    ]
+    html = render(events)
+    assert "Where the time of a step goes" in html
+    assert all(text in html for text in ("rank 0", "rank 1", "forward", "all reduce"))
