@@ -13,6 +13,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from kbit_spark.errors import RunError
 from kbit_spark.tables.append import CachedAppend, Transaction
 from kbit_spark.tables.delta import ensure_table
+from kbit_spark.tables.delta_append import DeltaClasses
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter
 
@@ -137,7 +138,7 @@ def test_columns_come_with_the_commit(
 ) -> None:
     path = table(spark, tmp_path)
     if public:
-        monkeypatch.setattr("kbit_spark.tables.writer._delta_log", lambda spark: None)
+        monkeypatch.setattr(DeltaClasses, "find", lambda spark: None)
     wide = StructType([*SCHEMA, StructField("more", IntegerType(), True, {"note": "x"})])
     writer = TableWriter(spark, path, evolve=True)
     for version in range(2):
