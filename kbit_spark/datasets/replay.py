@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from kbit_spark.datasets.sharding import RowStream, Segment
 
 RUNS = 32
-"""Older rows are replayed in so many runs of neighbouring rows, spread evenly over the past: few enough to read cheaply."""
+"""Older rows are replayed in so many runs of neighbouring rows, spread evenly over the past: few, so that they are read
+cheaply."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def draw(rows_per_file: Sequence[int], rows: int, seed: Sequence[int]) -> list[S
     random = np.random.default_rng(seed)
     bounds = [piece * stream.rows // RUNS for piece in range(RUNS + 1)]
     segments: list[Segment] = []
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         if count := end * rows // stream.rows - begin * rows // stream.rows:
             first = begin + int(random.integers(end - begin - count + 1))
             segments += stream.segments(first, first + count)

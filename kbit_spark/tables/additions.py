@@ -55,15 +55,20 @@ def resolve_additions(
     delta, snapshot = read_version(table, commits[-1].version)
     kept_s = retention_s(delta.metadata().configuration)
     removed = _removed(snapshot, commits)
-    new = tuple(_new_file(delta, snapshot, increment, file, split) for file in increment.files)
+    current = {file.path: file for file in snapshot.files}
+    new = tuple(
+        current.get(full_path(snapshot.table, file.file.path))
+        or _replaced_file(delta, snapshot, increment, file, split)
+        for file in increment.files
+    )
     leaving = {file.path: removed[file.path] for file in new if file.path in removed}
     refuse_short_lived(snapshot.table, increment.last, kept_s, leaving, longest_run_s)
-    last_day = time.time() - kept_s + longest_run_s
+    too_early = time.time() - kept_s + longest_run_s
     older = (file for file in _older(snapshot, increment.after, commits, split) if file.rows)
     return Additions(
         snapshot,
         tuple(file for file in new if file.rows),
-        tuple(file for file in older if removed.get(file.path, last_day) >= last_day),
+        tuple(file for file in older if removed.get(file.path, too_early) >= too_early),
     )
 
 
@@ -72,13 +77,13 @@ def _removed(snapshot: Snapshot, commits: Sequence[Commit]) -> dict[str, float]:
     gone: dict[str, float] = {}
     for commit in commits:
         gone |= {full_path(snapshot.table, path): since for path, since in commit.removed.items()}
-    return {path: since for path, since in gone.items() if path not in {file.path for file in snapshot.files}}
+    current = {file.path for file in snapshot.files}
+    return {path: since for path, since in gone.items() if path not in current}
 
 
-def _new_file(delta: DeltaTable, snapshot: Snapshot, increment: Increment, new: NewFile, split: Split) -> DataFile:
+def _replaced_file(delta: DeltaTable, snapshot: Snapshot, increment: Increment, new: NewFile, split: Split) -> DataFile:
+    """Return a file that has left the table since; those of its rows that are deleted are marked."""
     path = full_path(snapshot.table, new.file.path)
-    if (current := next((file for file in snapshot.files if file.path == path), None)) is not None:
-        return current
     file = DataFile(path=path, rows=new.rows, split=split, constants=_constants(delta, snapshot, new))
     if not new.file.has_deleted_rows and all(version <= new.version for version in increment.deletes):
         return file  # compacted at most: all its rows are in the table still

@@ -73,11 +73,11 @@ def increment(
     split_column: str = SPLIT_COLUMN,
     skip_change_commits: bool = False,
 ) -> Increment:
-    """Return what `commits` brought into one split; they are all commits after the version `after` so far, at least one.
+    """Return what `commits` brought into one split.
 
     Args:
         table: the table, for errors.
-        commits: in the order of their versions.
+        commits: all commits after the version `after` up to some version, at least one, in order.
         after: the last version that is known already.
         split: the split.
         split_column: what the log calls the column `_split`.
@@ -110,7 +110,7 @@ def _refuse_gaps(table: str, commits: Sequence[Commit], after: int) -> None:
     for commit in commits:
         if commit.version != expected:
             msg = f"the log of {table} holds no version {expected} any more, so nobody can tell what it brought in"
-            raise RunError(msg, "train once without follow, with a checkpoint.dir of its own; follow goes on from there")
+            raise RunError(msg, "train without follow into another checkpoint.dir; follow goes on from there")
         expected += 1
 
 
