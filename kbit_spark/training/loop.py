@@ -78,7 +78,7 @@ class Trainer:
     def _train_epoch(self, epoch: int) -> Averages:
         plan, sums, size = self._data.plan(epoch), self._sums, self._config.optimizer.accumulate_steps
         self._stepper.model.train()
-        self._reporter.planned(plan.steps)
+        self._reporter.planned(plan.steps, self._position.total_steps - self._position.step)
         with closing(self._data.training(plan, self._position.step)) as batches:
             for step in range(self._position.step, plan.steps):
                 began = time.perf_counter()

@@ -49,7 +49,7 @@ def rows_learnt(folder: Path) -> int:
 
 
 def train_rows(folder: Path) -> int:
-    splits = DeltaTable(str(folder / "samples")).to_pyarrow_table(columns=["_split"]).column(0).to_pylist()
+    splits: list[str] = DeltaTable(str(folder / "samples")).to_pyarrow_table(columns=["_split"]).column(0).to_pylist()
     return splits.count("train")
 
 

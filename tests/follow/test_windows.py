@@ -69,7 +69,7 @@ def new_and_other(work: Work) -> tuple[list[int], list[int]]:
 
 
 def test_windows_cover_every_row_once_and_replay_only_older_ones(stream: Stream) -> None:
-    appended = []
+    appended: list[int] = []
     for train in (45, 30, 7, 64, 10, 10):
         appended += range(stream.offset, stream.offset + train)
         stream.append(train, validation=5)

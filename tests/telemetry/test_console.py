@@ -30,7 +30,8 @@ from kbit_spark.telemetry.hub import Telemetry
 def main():
     with Telemetry.open(TelemetryConfig(run_dir="runs"), "train", run_id="r") as telemetry:
         for step in range(1, 401):
-            numbers = {"epoch": step // 201, "step": step, "epoch_steps": 200, "loss": 0.5, "samples_per_s": 1000}
+            numbers = {"epoch": step // 201, "step": step, "epoch_step": step % 201, "epoch_steps": 200}
+            numbers |= {"loss": 0.5, "samples_per_s": 1000}
             for rank in (0, 1):
                 telemetry.emit(Event("train_window", numbers=numbers, rank=rank))
             if step == 200:
