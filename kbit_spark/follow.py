@@ -201,13 +201,14 @@ def window_event(work: Work, outcome: Outcome, promoted: Promoted, duration_s: f
         "rows_so_far": window.rows_so_far,
         "step": outcome.total_steps,
         "duration_s": duration_s,
-        "commit_to_model_s": outcome.saved_at - work.committed,
         "holdout_rows": paired.rows,
         "gained": paired.gained,
         "lost": paired.lost,
         "p_value": paired.p_value,
         "promoted": float(champion.window == window.number),
     }
+    if work.committed:
+        numbers["commit_to_model_s"] = outcome.saved_at - work.committed
     if paired.rows:
         numbers |= {"accuracy": paired.new_accuracy, "champion_accuracy": paired.old_accuracy}
     if work.event_times is not None:

@@ -75,11 +75,16 @@ def plan_next(config: TrainConfig, last: Manifest | None, found: Pending) -> Wor
     Raises:
         RunError: see `resolve_additions`.
     """
-    taken = found.increment.at_most(config.follow.max_rows_per_window)
-    additions = _resolve(config, found, taken)
-    mix = _mix(config, additions)
-    if mix is None:
-        return None
+    most = config.follow.max_rows_per_window
+    while True:
+        taken = found.increment.at_most(most)
+        additions = _resolve(config, found, taken)
+        mix = _mix(config, additions)
+        if mix is not None:
+            break
+        if taken.last == found.increment.last:
+            return None
+        most *= 2  # so few rows, or so many of them deleted, that they fill no batch: take more versions
     before = last.window if last is not None else None
     window = Window(
         number=0 if before is None else before.number + 1,

@@ -198,6 +198,20 @@ def test_too_few_rows_for_a_batch_wait(stream: Stream) -> None:
     assert [w.window.replayed_rows for w in all_windows(made, manifest(made, first))] == [BATCH - 1]
 
 
+def test_a_limit_below_a_batch_or_deleted_rows_never_hold_a_window_up(stream: Stream) -> None:
+    made = config(stream, max_rows_per_window=1)
+    for _ in range(5):
+        stream.append(8)
+    first = next_window(made, None)
+    assert first is not None
+    assert (first.window.last, first.window.new_rows) == (3, 32)
+    DeltaTable(str(stream.path)).delete("_offset >= 32")
+    stream.append(8)
+    (work,) = all_windows(made, manifest(made, first))
+    assert new_and_other(work)[0] == list(range(40, 48))
+    assert (work.window.after, work.window.last) == (3, 6)
+
+
 def test_an_interrupted_window_is_planned_again_as_it_was(stream: Stream) -> None:
     made = config(stream, max_rows_per_window=30)
     for _ in range(4):
