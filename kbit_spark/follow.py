@@ -39,12 +39,17 @@ def run(config: TrainConfig) -> None:
     check(config)
     windows = Windows(config)
     windows.look()  # what is wrong with table or checkpoint is told before anything is started
-    spark = spark_session("kbit-follow", {**SETTINGS, **config.spark})
+    spark = spark_session("kbit-follow", {**SETTINGS, **_workers(config), **config.spark})
     with (
         StopRequest("window") as stop,
         Telemetry.open(config.telemetry, "follow", spark, config_text=dump(config)) as telemetry,
     ):
         follow(spark, config, windows.until(stop, telemetry), telemetry)
+
+
+def _workers(config: TrainConfig) -> dict[str, str]:
+    """Let ranks on CPUs keep torch loaded between windows; a rank that has used a GPU could not change to another."""
+    return {"spark.python.worker.reuse": "true"} if config.device == "cpu" else {}
 
 
 def follow(spark: SparkSession, config: TrainConfig, windows: Iterator[Turn], telemetry: Emits) -> None:
