@@ -28,6 +28,8 @@ Kind = Literal[
     "train_test",  # the final test
     "train_resume",  # one per attempt that goes on from a checkpoint
     "train_restart",  # a lost attempt: which rank, at which step, why
+    "follow_wait",  # nothing to train on yet
+    "follow_window",  # one per window of follow mode, trained and decided on
 ]
 
 

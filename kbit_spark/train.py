@@ -24,7 +24,7 @@ from kbit_spark.training.checkpoint import Checkpoint
 from kbit_spark.training.control import Control
 from kbit_spark.training.interrupts import sigterm_interrupts
 from kbit_spark.training.job import Outcome, TrainJob
-from kbit_spark.training.manifest import Identity
+from kbit_spark.training.manifest import Identity, Window
 from kbit_spark.training.restarts import with_restarts
 from kbit_spark.version import code_version
 
@@ -65,12 +65,7 @@ def plan(config: TrainConfig) -> tuple[Snapshot, Checkpoint | None]:
         UsageError: the model cannot be made, or the precision does not fit the device.
         RunError: the table or the checkpoint is not fit for the run.
     """
-    if config.precision == "fp16" and config.device == "cpu":
-        msg = "precision=fp16 needs a GPU"
-        raise UsageError(msg, "use precision=bf16 or fp32 on the CPU")
-    if is_uri(config.checkpoint.dir):
-        msg = f"checkpoint.dir={config.checkpoint.dir} is no folder"
-        raise UsageError(msg, "name a folder that driver and executors share, e.g. a mounted bucket or volume")
+    check(config)
     found = checkpoint.newest(checkpoint_dir(config))
     version = config.data.version
     longest = config.data.longest_run_s
@@ -88,10 +83,32 @@ def plan(config: TrainConfig) -> tuple[Snapshot, Checkpoint | None]:
     return snapshot, found
 
 
+def check(config: TrainConfig) -> None:
+    """Refuse what no table can make right.
+
+    Raises:
+        UsageError: the precision does not fit the device, or the checkpoints have no folder.
+    """
+    if config.precision == "fp16" and config.device == "cpu":
+        msg = "precision=fp16 needs a GPU"
+        raise UsageError(msg, "use precision=bf16 or fp32 on the CPU")
+    if is_uri(config.checkpoint.dir):
+        msg = f"checkpoint.dir={config.checkpoint.dir} is no folder"
+        raise UsageError(msg, "name a folder that driver and executors share, e.g. a mounted bucket or volume")
+
+
 def fit(
-    spark: SparkSession, config: TrainConfig, snapshot: Snapshot, resume: Checkpoint | None, telemetry: Emits
+    spark: SparkSession,
+    config: TrainConfig,
+    snapshot: Snapshot,
+    resume: Checkpoint | None,
+    telemetry: Emits,
+    window: Window | None = None,
+    champion: Path | None = None,
 ) -> Outcome:
     """Run the barrier stage, going on from the last checkpoint after a lost rank, at most `max_restarts` times.
+
+    In follow mode the run is one `window`, and its model is compared with that of the checkpoint folder `champion`.
 
     Raises:
         RunError: too few slots, bad data, a checkpoint that cannot be written.
@@ -106,12 +123,11 @@ def fit(
 
         def attempt(number: int) -> Outcome | None:
             start = resume if number == 0 else checkpoint.newest(root)
-            if start is not None:
+            if start is not None and (window is None or start.manifest.window == window or start.damaged):
                 telemetry.emit(resume_event(start))
             path = None if start is None else start.path
-            job = TrainJob(
-                config, snapshot, root, path, number, (host, control.port), control.token, code=code, one_host=local
-            )
+            address = (host, control.port)
+            job = TrainJob(config, snapshot, root, path, number, address, control.token, code, local, window, champion)
             return launch(sc, job, control)
 
         return with_restarts(attempt, control, config.max_restarts, telemetry.emit)

@@ -75,12 +75,22 @@ def describe(path: Path, manifest: Manifest) -> str:
         "table": f"{lineage.table} (id {lineage.table_id})",
         "versions": ", ".join(map(str, lineage.versions)),
         "kafka offsets": ("\n" + " " * 15).join(ranges),
+        **_window(manifest),
         "position": f"epoch {position.epoch}, {position.total_steps} batches of {batch} rows in all",
         "code": lineage.code,
     }
     lines = [f"{name:<15}{value}" for name, value in entries.items()]
     config = yaml.safe_dump(lineage.config, sort_keys=False)
     return "\n".join([*lines, "config", *(f"  {line}" for line in config.splitlines())])
+
+
+def _window(manifest: Manifest) -> dict[str, str]:
+    """Return what follow mode adds."""
+    if (window := manifest.window) is None:
+        return {}
+    state = "learnt" if manifest.position.finished else "under way"
+    rows = f"{window.new_rows:,} new rows, {window.replayed_rows:,} replayed, {window.rows_so_far:,} new ones so far"
+    return {"window": f"{window.number}, {state}: versions {window.after + 1} to {window.last}, {rows}"}
 
 
 def document(path: Path, manifest: Manifest) -> dict[str, Any]:
@@ -106,10 +116,11 @@ def seen_by(record: Coordinates, root: Path) -> list[Finding]:
 
 def _finding(record: Coordinates, path: Path) -> Finding | None:
     try:
-        lineage = checkpoint.read_manifest(path).lineage
+        manifest = checkpoint.read_manifest(path)
     except RunError as error:
         return Finding(str(path), "unknown", error.message)
-    versions = ", ".join(map(str, lineage.versions))
+    lineage = manifest.lineage
+    versions = ("up to " if manifest.window is not None else "") + ", ".join(map(str, lineage.versions))
     if record.within(lineage.kafka):
         return Finding(str(path), "yes", f"in {lineage.table} version {versions}")
     if not lineage.kafka_complete:

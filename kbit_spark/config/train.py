@@ -108,6 +108,39 @@ class CheckpointConfig(Frozen):
     """Besides the last ones, those with the lowest validation loss."""
 
 
+class FollowConfig(Frozen):
+    """Train on what the stream adds to the table, window by window, for as long as it comes.
+
+    A window is what the versions since the last one brought in.
+    """
+
+    enabled: bool = False
+    replay_fraction: float = Field(default=0.5, ge=0, lt=1)
+    """Share of replayed older rows in a window; besides them, older rows fill its last batch."""
+
+    epochs: int = Field(default=1, ge=1)
+    """Passes over the rows of a window, in place of `epochs`."""
+
+    max_rows_per_window: int = Field(default=100_000, ge=1)
+    """New rows; a version is never split, so one large version may bring more."""
+
+    min_rows_per_window: int = Field(default=1, ge=1)
+    """New rows to wait for; at the end, when nothing more comes, fewer will do."""
+
+    poll_s: float = Field(default=1.0, gt=0)
+    stop_after_idle_s: float | None = Field(default=None, gt=0)
+    """End when no new row has come for so long; none: never."""
+
+    max_windows: int | None = Field(default=None, ge=1)
+    """End after so many windows; none: never."""
+
+    significance: float = Field(default=0.05, gt=0, le=1)
+    """A new model is promoted if chance alone would make it look so much better at most this often."""
+
+    skip_change_commits: bool = False
+    """Go on past commits that change or replace rows (UPDATE, MERGE, overwrite), without learning what they wrote."""
+
+
 class TrainConfig(Frozen):
     """The training job."""
 
@@ -139,6 +172,7 @@ class TrainConfig(Frozen):
     optimizer: OptimizerConfig = OptimizerConfig()
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     checkpoint: CheckpointConfig
+    follow: FollowConfig = FollowConfig()
     max_restarts: int = Field(default=2, ge=0)
     rendezvous_timeout_s: float = Field(default=120.0, gt=0)
     heartbeat_timeout_s: float = Field(default=8.0, ge=3)
@@ -161,5 +195,17 @@ class TrainConfig(Frozen):
     def _single_is_one(self) -> TrainConfig:
         if self.strategy == "single" and self.world_size > 1:
             msg = f"strategy=single is one process, but world_size={self.world_size}; use strategy=ddp or averaging"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _fit_to_follow(self) -> TrainConfig:
+        without_end = {
+            "data.version": self.data.version is not None,
+            "early_stopping.patience_epochs": self.early_stopping.patience_epochs > 0,
+            "optimizer.decay": self.optimizer.decay != "constant",
+        }
+        if self.follow.enabled and (wrong := [key for key, is_set in without_end.items() if is_set]):
+            msg = f"{', '.join(wrong)} cannot be set with follow.enabled=true: it trains on every version, without end"
             raise ValueError(msg)
         return self

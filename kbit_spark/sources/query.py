@@ -7,14 +7,9 @@ harmless as any crash: the batch runs again at the next start and changes nothin
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
@@ -23,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kbit_spark.config.ingest import TriggerConfig
 from kbit_spark.errors import KbitError, RunError, first_line
+from kbit_spark.stopping import StopRequest
 
 POLL_S = 0.2
 COMMIT_WAIT_S = 5.0
@@ -41,7 +37,7 @@ class Query:
     def __init__(self, trigger: TriggerConfig, checkpoint_dir: str) -> None:
         self._trigger = trigger
         self._checkpoint_dir = checkpoint_dir
-        self._stopping = threading.Event()
+        self._stopping = StopRequest("running batch")
         self._writing = threading.Lock()
         self._failure: BaseException | None = None
 
@@ -57,7 +53,7 @@ class Query:
         else:
             writer = writer.trigger(processingTime=f"{self._trigger.interval_s} seconds")
         writer = writer.foreachBatch(self._guarded(write))
-        with self._signals():
+        with self._stopping:
             try:
                 try:
                     self._follow(writer.start())
@@ -107,23 +103,6 @@ class Query:
         raise RunError(
             msg, "nothing is lost: the batch runs again at the next start; details are in the log"
         ) from error
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and self._stopping.is_set():
-            sys.stderr.write("error: interrupted twice; the running batch will run again at the next start\n")
-            sys.stderr.flush()
-            os._exit(130)  # at once: Spark's own end would wait for the batch
-        log.info("signal %d: the running batch finishes first", number)
-        self._stopping.set()
 
 
 def _failed_in_metrics(error: StreamingQueryException) -> bool:

@@ -1,4 +1,4 @@
-"""A Delta table's commits, read from its log: who removed which file when, and which Kafka offsets came in.
+"""A Delta table's commits, read from its log: who added and removed which file when, which Kafka offsets came in.
 
 delta-rs numbers the entries of its `history` from the version that is loaded, wrongly while others commit; here a
 commit's version is the name of its file.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,13 +28,34 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 
 
 @dataclass(frozen=True)
+class LogFile:
+    """A data file as the log names it: relative to the table, its partition values as text."""
+
+    path: str
+    rows: int | None
+    """Rows that are part of the table; None without statistics."""
+
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    has_deleted_rows: bool = False
+
+
+@dataclass(frozen=True)
 class Commit:
     """One commit: files are named as in the log, relative to the table, `removed` with the time in s since 1970."""
 
     version: int
+    time: float = 0.0
+    """When it was made, in s since 1970; 0 where it does not tell."""
+
     user_metadata: str | None = None
     added: tuple[str, ...] = ()
     removed: dict[str, float] = field(default_factory=dict)
+    written: tuple[LogFile, ...] = ()
+    """Of the files added those that change the table's rows; a compaction's do not."""
+
+    deleted: frozenset[str] = frozenset()
+    """Of the files removed those that change the table's rows."""
+
     operation: str = ""
     restored: str | None = None
     """The version that a RESTORE went back to, as its parameters name it."""
@@ -129,9 +150,23 @@ def _read(store: pafs.FileSystem, folder: str, version: int) -> Commit:
     restored = (info.get("operationParameters") or {}).get("version")
     return Commit(
         version,
+        time=info.get("timestamp", 0) / 1_000,
         user_metadata=info.get("userMetadata"),
         added=tuple(unquote(add["path"]) for add in of_kind("add")),
         removed={unquote(gone["path"]): gone.get("deletionTimestamp", 0) / 1_000 for gone in of_kind("remove")},
+        written=tuple(_log_file(add) for add in of_kind("add") if add.get("dataChange", True)),
+        deleted=frozenset(unquote(gone["path"]) for gone in of_kind("remove") if gone.get("dataChange", True)),
         operation=str(info.get("operation", "")),
         restored=None if restored is None else str(restored),
+    )
+
+
+def _log_file(add: Mapping[str, Any]) -> LogFile:
+    rows = json.loads(add.get("stats") or "{}").get("numRecords")
+    deleted = (add.get("deletionVector") or {}).get("cardinality", 0)
+    return LogFile(
+        path=unquote(add["path"]),
+        rows=None if rows is None else rows - deleted,
+        partition=add.get("partitionValues") or {},
+        has_deleted_rows=deleted > 0,
     )

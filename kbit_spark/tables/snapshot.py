@@ -44,26 +44,43 @@ def resolve(table: str, version: int | None = None, longest_run_s: float = 0.0) 
         RunError: no Delta table, no such version, not partitioned by `_split`, no row counts in the file statistics,
             no rows at all, or files that VACUUM could delete too early.
     """
-    root = table if is_uri(table) else str(Path(table).absolute())
+    delta, snapshot = read_version(table, version)
+    if not any(file.rows for file in snapshot.files):
+        msg = f"{snapshot.table} holds no rows at version {snapshot.version}"
+        raise RunError(msg, "run the ingest job first")
+    names = [action["path"] for action in _actions(delta)]
+    removed = {} if version is None else removals(snapshot.table, snapshot.version, names)
+    kept_s = retention_s(delta.metadata().configuration)
+    refuse_short_lived(snapshot.table, snapshot.version, kept_s, removed, longest_run_s)
+    kafka, complete = kafka_ranges(snapshot.table, snapshot.version)
+    return snapshot.model_copy(update={"kafka": kafka, "kafka_complete": complete})
+
+
+def read_version(table: str, version: int | None = None) -> tuple[DeltaTable, Snapshot]:
+    """Return a table at `version` (None: the newest), and its snapshot without Kafka's offsets.
+
+    Raises:
+        RunError: no Delta table, no such version, not partitioned by `_split`, or no row counts in the statistics.
+    """
+    root = root_of(table)
     delta = _open(root, version)
     if SPLIT_COLUMN not in delta.metadata().partition_columns:
         msg = f"{root} is not partitioned by {SPLIT_COLUMN}, so it is no samples table"
         raise RunError(msg, "train on a table that the ingest job wrote")
-    actions = _actions(delta)
-    removed = {} if version is None else removals(root, delta.version(), [a["path"] for a in actions])
-    refuse_short_lived(root, delta.version(), retention_s(delta.metadata().configuration), removed, longest_run_s)
-    kafka, complete = kafka_ranges(root, delta.version())
-    return Snapshot(
+    return delta, Snapshot(
         table=root,
         table_id=str(delta.metadata().id),
         version=delta.version(),
-        files=_data_files(delta, root, actions),
+        files=_data_files(delta, root, _actions(delta)),
         tensors=_tensors(delta),
         arrays=_arrays(delta),
         stored=_stored(delta),
-        kafka=kafka,
-        kafka_complete=complete,
     )
+
+
+def root_of(table: str) -> str:
+    """Return a table's URI as it is, its local path in full."""
+    return table if is_uri(table) else str(Path(table).absolute())
 
 
 def with_shape(snapshot: Snapshot, column: str, shape: tuple[int, ...] | None) -> Snapshot:
@@ -125,9 +142,6 @@ def _data_files(delta: DeltaTable, root: str, actions: list[dict[str, Any]]) -> 
     if deleted:
         msg = f"{root} deletes rows of files that it does not name: {', '.join(sorted(deleted)[:3])}"
         raise RunError(msg, "apply its deletion vectors first: REORG TABLE ... APPLY (PURGE)")
-    if not any(file.rows for file in files):
-        msg = f"{root} holds no rows at version {delta.version()}"
-        raise RunError(msg, "run the ingest job first")
     return files
 
 
@@ -140,12 +154,17 @@ def _data_file(root: str, action: dict[str, Any], deleted: NDArray[np.bool_] | N
         msg = f"{root}: {path} is of the unknown split {split!r}; known: {', '.join(SPLITS)}"
         raise RunError(msg)
     return DataFile(
-        path=path if is_uri(path) or path.startswith("/") else f"{root.rstrip('/')}/{path}",
+        path=full_path(root, path),
         rows=rows if deleted is None else rows - int(deleted.sum()),
         split=split,
         deleted=b"" if deleted is None else pack_rows(deleted),
         constants={name: value for name, value in values.items() if type(value) is int},
     )
+
+
+def full_path(root: str, path: str) -> str:
+    """Return the full path of a file that the log of the table at `root` names."""
+    return path if is_uri(path) or path.startswith("/") else f"{root.rstrip('/')}/{path}"
 
 
 def _deleted_rows(delta: DeltaTable) -> dict[str, NDArray[np.bool_]]:

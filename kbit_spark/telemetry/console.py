@@ -44,6 +44,10 @@ def describe(event: Event) -> str:
         return f"goes on from step {n.get('step', 0):.0f} (epoch {n.get('epoch', 0):.0f})" + passed_over
     if event.kind == "table_evolved":
         return f"the table gained {labels.get('columns')}"
+    if event.kind == "follow_wait":
+        return f"waiting for new rows in {labels.get('table')}, which has {n.get('rows', 0):,.0f}"
+    if event.kind == "follow_window":
+        return _window(n)
     if event.kind == "table_care" and labels.get("outcome") == "failed":
         return f"{labels.get('action')} of {labels.get('table')} failed: {labels.get('reason')}"
     if event.kind == "decode_placement":
@@ -57,6 +61,20 @@ def describe(event: Event) -> str:
     if event.kind == "run":
         return f"{labels.get('job', 'run')} {labels.get('outcome') or 'started'}"
     return ""
+
+
+def _window(n: Mapping[str, float]) -> str:
+    """Return a window of follow mode as text; the champion's accuracy stands behind the new model's."""
+    first, last = n.get("first_version", 0), n.get("last_version", 0)
+    fresh = f"  fresh {n['freshness_s']:,.1f} s" if "freshness_s" in n else ""
+    accuracy = f"  accuracy {n['accuracy']:.2%}" if "accuracy" in n else ""
+    before = f" / {n['champion_accuracy']:.2%} in use" if n.get("champion_accuracy") else ""
+    promoted = "promoted" if n.get("promoted") else "not promoted"
+    return (
+        f"window {n.get('window', 0):.0f}  versions {first:.0f}-{last:.0f}  {n.get('new_rows', 0):,.0f} new rows"
+        f" + {n.get('replayed_rows', 0):,.0f} replayed  {n.get('rows_so_far', 0):,.0f} so far"
+        f"{accuracy}{before}  p {n.get('p_value', 1):.2g}  {promoted}{fresh}  {n.get('duration_s', 0):.1f} s"
+    )
 
 
 def _speed(n: Mapping[str, float]) -> str:
@@ -111,4 +129,4 @@ def own_stdout() -> TextIO:
 def _style(event: Event) -> str:
     if event.kind in _YELLOW or event.labels.get("damaged"):
         return "yellow"
-    return "bold" if event.kind in ("train_epoch", "train_test", "run") else ""
+    return "bold" if event.kind in ("train_epoch", "train_test", "follow_window", "run") else ""

@@ -85,8 +85,7 @@ class LiveLine:
             "" if self._accuracy is None else f"accuracy {self._accuracy:.2%}",
             f"{sum(self._speeds.values()):,.0f} samples/s",
         ]
-        done = n.get("step", 0) - epoch * (steps or 0)
-        self._show(f"epoch {epoch:.0f}", done, steps, status)
+        self._show(f"epoch {epoch:.0f}", n.get("epoch_step", 0), steps, status)
 
     def _show(self, title: str, done: float, total: float | None, status: list[str]) -> None:
         text = "  ".join(filter(None, status))

@@ -93,9 +93,20 @@ def _charts(kinds: dict[str, list[Event]], stages: Sequence[dict[str, Any]]) -> 
     ranks = sorted({e.rank or 0 for e in windows})
     wait = {f"rank {r}": _xy([e for e in windows if (e.rank or 0) == r], "step", "data_wait_share") for r in ranks[:5]}
     rate = {"rows/s": _xy(batches, "batch_id", "rows_per_s")}
+    follow = kinds["follow_window"]
+    learnt = {
+        "new model": _xy(follow, "rows_so_far", "accuracy"),
+        "in use before": _xy(follow[1:], "rows_so_far", "champion_accuracy"),
+    }
+    fresh = {
+        "newest row": _xy(follow, "window", "freshness_s"),
+        "oldest row": _xy(follow, "window", "oldest_freshness_s"),
+    }
     return [
         ("Loss", charts.lines(loss, "epoch", integers=True)),
         ("Accuracy", charts.lines(accuracy, "epoch", percent=True, integers=True)),
+        ("Accuracy on the hold-out by rows learnt", charts.lines(learnt, "rows learnt", percent=True, integers=True)),
+        ("From event to model, seconds", charts.lines(fresh, "window", integers=True, zero=True)),
         ("Ingest rate, rows/s", charts.lines(rate, "batch", integers=True, zero=True)),
         ("Share of time waiting for data", charts.lines(wait, "step", percent=True, zero=True)),
         ("Where the time of a step goes, last epoch", charts.stacked(_profiles(kinds["train_profile"]))),

@@ -69,11 +69,11 @@ def save(root: Path, state: Mapping[str, Any], manifest: Manifest, keep: Keep) -
         complete = manifest.model_copy(update={"files": {STATE: _digest(temporary / STATE)}})
         (temporary / MANIFEST).write_text(complete.model_dump_json(indent=2), encoding="utf-8")
         for path in (temporary / STATE, temporary / MANIFEST, temporary):
-            _sync(path)
+            sync(path)
         if final.exists():
             shutil.rmtree(final)
         temporary.rename(final)
-        _sync(root)
+        sync(root)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
         shutil.rmtree(temporary, ignore_errors=True)
         msg = f"cannot write the checkpoint {final}: {' '.join(str(error).split())}"
@@ -187,7 +187,8 @@ def _best(paths: list[Path], count: int) -> list[Path]:
     return [path for _, path in sorted(losses)[:count]]
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Make sure that a file or folder is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

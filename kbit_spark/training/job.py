@@ -9,6 +9,8 @@ from pathlib import Path
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.events import Event
 from kbit_spark.schemas import Snapshot
+from kbit_spark.training.manifest import Window
+from kbit_spark.training.promotion import Paired
 
 Emit = Callable[[Event], None]
 
@@ -27,6 +29,8 @@ class TrainJob:
         token: what a rank must say first on it.
         code: version of the code, for the lineage.
         one_host: the master is local, so Spark knows no GPUs and all ranks share this machine.
+        window: the window of follow mode, None for a run on one version.
+        champion: the checkpoint folder of the model in use, which a window is compared with; None without one.
     """
 
     config: TrainConfig
@@ -38,6 +42,8 @@ class TrainJob:
     token: str
     code: str
     one_host: bool
+    window: Window | None = None
+    champion: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -53,3 +59,8 @@ class Outcome:
     test_accuracy: float
     test_rows: int
     checkpoint: str
+    saved_at: float
+    """When the last checkpoint was safe, in s since 1970."""
+
+    paired: Paired | None = None
+    """How a window's model compares with the one in use; None for a run on one version."""

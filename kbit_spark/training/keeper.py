@@ -106,6 +106,14 @@ class Keeper:
             return
         self._stepper.model.load_state_dict(found.load()["model"])
 
+    def load_weights(self, path: Path) -> None:
+        """Take the weights of the checkpoint at `path`, and nothing else of it.
+
+        Raises:
+            RunError: it is not there, or damaged.
+        """
+        self._stepper.model.load_state_dict(checkpoint.read(path).load()["model"])
+
     def _submit(self, position: Position, sums: Any, validation_loss: float | None) -> None:
         local = host_copy(self._stepper.local_state())
         ranks = gather_at_first({"random": random_state(self._world.device), "sums": sums, "local": local})
@@ -117,6 +125,7 @@ class Keeper:
                 lineage=Lineage.of(config, snapshot, self._job.code),
                 world_size=self._world.size,
                 validation_loss=validation_loss,
+                window=self._job.window,
             )
             self._saver.submit((host_copy({**self._stepper.state(), "ranks": ranks}), manifest))
         self._agree_on_failure()

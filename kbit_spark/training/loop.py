@@ -15,11 +15,13 @@ from kbit_spark.models import registry
 from kbit_spark.schemas import Split
 from kbit_spark.training import checkpoint
 from kbit_spark.training.data import RunData
+from kbit_spark.training.duel import compare
 from kbit_spark.training.job import Outcome, TrainJob
 from kbit_spark.training.keeper import Keeper
 from kbit_spark.training.manifest import Position
 from kbit_spark.training.metrics import Averages, Sums
 from kbit_spark.training.profiler import Profiler
+from kbit_spark.training.promotion import Paired
 from kbit_spark.training.randomness import seed_rank
 from kbit_spark.training.reporter import Reporter
 from kbit_spark.training.stepper import Stepper
@@ -68,15 +70,19 @@ class Trainer:
             self._keeper.save_epoch(self._position, validation.loss if validation.rows else None)
             self._save_due = False
         self._keeper.finish()
+        saved_at = time.time()
+        if self._job.window is not None:
+            paired = compare(self._evaluate, self._world, self._load_champion)
+            return self._outcome(validation, NO_ROWS, saved_at, paired)
         self._keeper.load_best(self._position)
         test = self._evaluate("test")
         self._reporter.test(self._position.epoch, self._position.total_steps, test)
-        return self._outcome(validation, test)
+        return self._outcome(validation, test, saved_at)
 
     def _train_epoch(self, epoch: int) -> Averages:
         plan, sums, size = self._data.plan(epoch), self._sums, self._config.optimizer.accumulate_steps
         self._stepper.model.train()
-        self._reporter.planned(plan.steps)
+        self._reporter.planned(plan.steps, self._position.total_steps - self._position.step)
         arrived = partial(self._profiler.mark, "data_wait")
         with closing(self._data.training(plan, self._position.step, arrived)) as batches:
             for step in range(self._position.step, plan.steps):
@@ -119,8 +125,8 @@ class Trainer:
             self._save_due = False
 
     @torch.no_grad()
-    def _evaluate(self, split: Split) -> Averages:
-        sums = Sums(self._world.device)
+    def _evaluate(self, split: Split, sums: Sums | None = None) -> Averages:
+        sums = sums or Sums(self._world.device)
         self._stepper.agree()
         self._stepper.model.eval()
         with closing(self._data.evaluation(split)) as batches:
@@ -157,7 +163,13 @@ class Trainer:
         model = registry.build(config.model, shape, config.data.classes, config.model_options)
         return Stepper(model.to(self._world.device), config, self._world, self._data.updates(), self._profiler)
 
-    def _outcome(self, validation: Averages, test: Averages) -> Outcome:
+    def _load_champion(self) -> bool:
+        """Take the weights of the model in use, if there is one."""
+        if self._job.champion is not None:
+            self._keeper.load_weights(self._job.champion)
+        return self._job.champion is not None
+
+    def _outcome(self, validation: Averages, test: Averages, saved_at: float, paired: Paired | None = None) -> Outcome:
         position = self._position
         best = position.total_steps if position.best_step is None else position.best_step
         return Outcome(
@@ -170,4 +182,6 @@ class Trainer:
             test_accuracy=test.accuracy,
             test_rows=test.rows,
             checkpoint=str(checkpoint.folder(self._job.checkpoint_dir, best)),
+            saved_at=saved_at,
+            paired=paired,
         )

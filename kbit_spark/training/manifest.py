@@ -105,6 +105,30 @@ class Lineage(Frozen):
         )
 
 
+class Window(Frozen):
+    """What one window of follow mode trains on: the rows that the versions behind `after` up to `last` brought in.
+
+    With the identity's seed it fixes the rows and their order, so a window that was interrupted is gone on with.
+    """
+
+    number: int
+    """Counts from 0."""
+
+    after: int
+    last: int
+    as_of: int
+    """The newest version that was known: rows that it has deleted are left out, and its hold-out is asked."""
+
+    first_epoch: int
+    new_rows: int
+    replayed_rows: int
+    repeated_rows: int
+    """New rows that are trained on once more where older ones cannot fill the last batch."""
+
+    rows_so_far: int
+    """New rows of this window and all before it."""
+
+
 class FileDigest(Frozen):
     """What a file of a checkpoint must be."""
 
@@ -122,5 +146,8 @@ class Manifest(Frozen):
     world_size: int
     validation_loss: float | None = None
     """Of the epoch that ends here; none in mid-epoch, or without validation rows."""
+
+    window: Window | None = None
+    """The window of follow mode that this is in, or at the end of; none for a run on one version."""
 
     files: dict[str, FileDigest] = Field(default_factory=dict)

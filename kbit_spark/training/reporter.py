@@ -22,16 +22,16 @@ class Reporter:
         self._load = ProcessLoad(world.device)
         self._window, self._epoch = StepClock(), StepClock()
         self._began = time.perf_counter()
-        self._epoch_steps = 0
+        self._epoch_steps, self._before_epoch = 0, 0
 
     def begin_epoch(self) -> None:
         """Start the clocks."""
         self._window, self._epoch = StepClock(), StepClock()
         self._began = time.perf_counter()
 
-    def planned(self, epoch_steps: int) -> None:
-        """Note how many steps the epoch has in all."""
-        self._epoch_steps = epoch_steps
+    def planned(self, epoch_steps: int, before_epoch: int) -> None:
+        """Note how many steps the epoch has in all, and how many there were before it."""
+        self._epoch_steps, self._before_epoch = epoch_steps, before_epoch
 
     def step(self, epoch: int, total_steps: int, *, seconds: float, waited: float, rows: int) -> None:
         """Count a step of `rows` local rows; `waited` of its `seconds` went into waiting for data."""
@@ -42,7 +42,7 @@ class Reporter:
     def window(self, epoch: int, total_steps: int, loss: float, learning_rate: float) -> None:
         """Tell this rank's steps since the last window."""
         numbers = {"loss": loss, "learning_rate": learning_rate, **self._window.take(), **self._load.read()}
-        numbers["epoch_steps"] = self._epoch_steps
+        numbers |= {"epoch_steps": self._epoch_steps, "epoch_step": total_steps - self._before_epoch}
         self._emit("train_window", epoch, total_steps, numbers, rank=self._world.rank)
         self._client.log(f"epoch {epoch} step {total_steps} loss {loss:.4f}")
 

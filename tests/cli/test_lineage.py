@@ -18,12 +18,12 @@ from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import OffsetRange, Snapshot
 from kbit_spark.training import checkpoint
 from kbit_spark.training.checkpoint import Keep
-from kbit_spark.training.manifest import Identity, Lineage, Manifest, Position
+from kbit_spark.training.manifest import Identity, Lineage, Manifest, Position, Window
 
 CONFIG = TrainConfig.model_validate({"data": {"table": "/t"}, "checkpoint": {"dir": "/c"}, "global_batch_size": 64})
 
 
-def save(root: Path, step: int, end: int, complete: bool = True) -> Path:
+def save(root: Path, step: int, end: int, complete: bool = True, window: Window | None = None) -> Path:
     """Save a checkpoint of a table that holds the offsets 10 to `end` of digits[1]."""
     ranges = (OffsetRange(topic="digits", partition=1, start=10, end=end),)
     snapshot = Snapshot(
@@ -34,6 +34,7 @@ def save(root: Path, step: int, end: int, complete: bool = True) -> Path:
         position=Position(epoch=2, total_steps=step),
         lineage=Lineage.of(CONFIG, snapshot, "0.1.0 sources abc"),
         world_size=1,
+        window=window,
     )
     return checkpoint.save(root, {}, manifest, Keep(last=9, best=1))
 
@@ -70,6 +71,23 @@ def test_every_checkpoint_that_has_seen_a_record_is_named(tmp_path: Path) -> Non
         assert result.exit_code == 1
         assert f"no checkpoint under {tmp_path} has seen {stranger}" in result.stdout
         assert seen("--offset", stranger, tmp_path) == []
+
+
+def test_what_the_windows_of_follow_mode_have_seen(tmp_path: Path) -> None:
+    numbers = {"as_of": 9, "new_rows": 5, "replayed_rows": 4, "repeated_rows": 0}
+    ends = (20, 30)
+    paths = [
+        save(tmp_path, step, ends[step], window=Window(
+            number=step, after=step - 1, last=step, first_epoch=step, rows_so_far=5 * (step + 1), **numbers
+        )) for step in (0, 1)
+    ]  # fmt: skip
+    assert (
+        "window         1, under way: versions 1 to 1, 5 new rows, 4 replayed, 10 new ones so far"
+        in kbit(paths[1]).stdout
+    )
+    assert [f["checkpoint"] for f in seen("--offset", "digits:1:15", tmp_path)] == list(map(str, paths))
+    (later,) = seen("--offset", "digits:1:25", tmp_path)
+    assert (later["checkpoint"], later["reason"]) == (str(paths[1]), "in /t version up to 30")
 
 
 def test_a_checkpoint_of_which_nobody_can_tell_is_named_too(tmp_path: Path) -> None:

@@ -169,6 +169,12 @@ def test_a_batch_must_serve_each_rank():
         train("global_batch_size=2", "world_size=3")
 
 
+@pytest.mark.parametrize("setting", ["data.version=3", "early_stopping.patience_epochs=2", "optimizer.decay=cosine"])
+def test_follow_mode_has_no_end_to_plan_for(setting: str):
+    with pytest.raises(UsageError, match=f"{setting.partition('=')[0]} cannot be set with follow.enabled=true"):
+        train("follow.enabled=true", setting)
+
+
 def test_numbers_carry_their_unit():
     units = (
         "_s",
@@ -181,9 +187,12 @@ def test_numbers_carry_their_unit():
         "_batches",
         "_partitions",
         "_fraction",
+        "_per_window",
+        "_windows",
     )
     free = {"classes", "scale", "mean", "std", "seed", "version", "epochs", "world_size", "global_batch_size"}  # counts
     free |= {"learning_rate", "momentum", "weight_decay", "clip_norm", "min_delta", "validation", "test"}  # no unit
+    free |= {"replay_fraction", "significance"}  # shares
     free |= {"keep_last", "keep_best", "max_restarts"}  # of what stands in the rest of the name
 
     def numbers(model: type[BaseModel]) -> list[str]:

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console as RichConsole
 
 from kbit_spark.events import Event
-from kbit_spark.telemetry.console import Console
+from kbit_spark.telemetry.console import Console, describe
 
 ROOT = Path(__file__).parents[2]
 BATCH = Event("ingest_batch", "batch=3", {"batch_id": 3, "rows_per_s": 1234.5, "lag_rows": 7, "good": 10, "bad": 1})
@@ -30,7 +30,8 @@ from kbit_spark.telemetry.hub import Telemetry
 def main():
     with Telemetry.open(TelemetryConfig(run_dir="runs"), "train", run_id="r") as telemetry:
         for step in range(1, 401):
-            numbers = {"epoch": step // 201, "step": step, "epoch_steps": 200, "loss": 0.5, "samples_per_s": 1000}
+            numbers = {"epoch": step // 201, "step": step, "epoch_step": step % 201, "epoch_steps": 200}
+            numbers |= {"loss": 0.5, "samples_per_s": 1000}
             for rank in (0, 1):
                 telemetry.emit(Event("train_window", numbers=numbers, rank=rank))
             if step == 200:
@@ -56,6 +57,20 @@ def shown(terminal: bool, *events: Event) -> str:
 def test_plain_lines_without_a_terminal() -> None:
     text = shown(False, BATCH, Event("spark_stage"), Event("train_window", numbers={"step": 9}, rank=1))
     assert text == "batch 3  1,234 rows/s  lag 7  good 10  bad 1  0.00 s\n"
+
+
+def test_a_window_of_follow_mode_is_one_line() -> None:
+    numbers = {
+        "window": 3, "first_version": 8, "last_version": 9, "new_rows": 1200, "replayed_rows": 80, "rows_so_far": 5000,
+        "accuracy": 0.93, "champion_accuracy": 0.912, "p_value": 0.0312, "promoted": 1, "freshness_s": 7.25,
+        "duration_s": 4.5,
+    }  # fmt: skip
+    assert describe(Event("follow_window", numbers=numbers)) == (
+        "window 3  versions 8-9  1,200 new rows + 80 replayed  5,000 so far  accuracy 93.00% / 91.20% in use  p 0.031"
+        "  promoted  fresh 7.2 s  4.5 s"
+    )
+    first = {"window": 0, "new_rows": 10, "accuracy": 0.5, "champion_accuracy": 0.0, "promoted": 1}
+    assert "accuracy 50.00%  p 1  promoted" in describe(Event("follow_window", numbers=first))
 
 
 def test_table_care_is_shown_only_where_it_failed() -> None:

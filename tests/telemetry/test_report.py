@@ -53,3 +53,18 @@ def test_a_run_without_events_gives_a_report(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     log.write_text("")
     assert "<h1>" in write_report(tmp_path / "report.html", [log]).read_text()
+
+
+def test_the_report_shows_how_follow_mode_learns(tmp_path: Path) -> None:
+    events = [
+        Event("follow_window", numbers={
+            "window": i, "rows_so_far": 500 * (i + 1), "accuracy": 0.5 + 0.1 * i, "champion_accuracy": 0.45 + 0.1 * i,
+            "freshness_s": 8 + i, "oldest_freshness_s": 14 + i,
+        }) for i in range(4)
+    ]  # fmt: skip
+    log = tmp_path / "events.jsonl"
+    log.write_text("".join(json.dumps(e.to_dict()) + "\n" for e in events))
+    html = write_report(tmp_path / "report.html", [log]).read_text()
+    for text in ("Accuracy on the hold-out by rows learnt", "in use before", "From event to model", "oldest row"):
+        assert text in html
+    assert "Accuracy on the hold-out" not in write_report(tmp_path / "other.html", []).read_text()
