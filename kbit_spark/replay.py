@@ -1,7 +1,7 @@
 """Decodes dead letters again, with today's configuration, into the samples table.
 
 Exactly once: a letter whose coordinates stand in `samples` is left out, the others come in by one Delta commit, and two
-replays at a time exclude each other by the transaction's id. See docs/decisions/0010-replay.md.
+replays at a time exclude each other by the transaction's id. See docs/decisions/0007-replay.md.
 """
 
 from __future__ import annotations
