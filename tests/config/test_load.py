@@ -192,7 +192,7 @@ def test_numbers_carry_their_unit():
     )
     free = {"classes", "scale", "mean", "std", "seed", "version", "epochs", "world_size", "global_batch_size"}  # counts
     free |= {"learning_rate", "momentum", "weight_decay", "clip_norm", "min_delta", "validation", "test"}  # no unit
-    free |= {"replay_fraction", "significance"}  # shares
+    free |= {"replay_fraction", "significance", "cpus_per_rank"}  # shares and counts
     free |= {"keep_last", "keep_best", "max_restarts"}  # of what stands in the rest of the name
 
     def numbers(model: type[BaseModel]) -> list[str]:
