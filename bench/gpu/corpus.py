@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 
 from kbit_spark.cli.decode import vectors
 from kbit_spark.cli.decode.avro_rows import avro_fields
+from kbit_spark.cli.decode.protobuf_rows import compiled, whole_plan
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.avro_schema import parse_record
 from kbit_spark.codecs.gpu.program import NotOnGpu, program_for
@@ -29,6 +31,8 @@ from kbit_spark.codecs.mongo import mongo_plan
 from kbit_spark.codecs.plan import Plan
 from tests.codecs import json_rows
 from tests.codecs.avro_schemas import values, without_logical
+from tests.codecs.test_protobuf import RICH
+from tests.gpu.wire_noise import noise
 
 VECTORS = Path(__file__).parents[2] / "tests/vectors"
 SEEDS = 400
@@ -97,6 +101,9 @@ def cases() -> Iterator[tuple[str, Plan, Sequence[bytes]]]:
     rows = _drawn(values(parse_record(text, "everything")))
     wire = fastavro.parse_schema(without_logical(EVERYTHING))
     yield "fuzz-avro", avro_plan(text, avro_fields(EVERYTHING), "everything"), [_avro(wire, row) for row in rows]
+    message = compiled(RICH).message("rich.Row")
+    rng = random.Random(1)
+    yield "fuzz-protobuf", whole_plan(message), [noise(message, rng, 0.02) for _ in range(SEEDS)]
     fields = [field for field in json_rows.FIELDS if field.type != "timestamp_ntz"]
     form: json_rows.Form
     for form, plan in (("json", json_plan(fields)), ("relaxed", mongo_plan(fields)), ("canonical", mongo_plan(fields))):

@@ -18,7 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,7 +29,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
 
-from bench import decode, harness
+from bench import harness
+from bench.gpu.numbers import numbers
+from bench.payloads import Case, cases
 from kbit_spark import ingest
 from kbit_spark.codecs.gpu.functions import rapids_functions
 from kbit_spark.codecs.resolver import PayloadDecoder
@@ -37,10 +39,12 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.session import spark_session
 
 SHAPES = {
-    "bytes": "avro image bytes",
-    "array": "avro image 784 ints",
-    "json": "json image 784 ints",
-    "wide": "avro 200 columns",
+    "bytes": "avro, image bytes",
+    "array": "avro, image as 784 ints",
+    "json": "json, image as 784 ints",
+    "numbers": "avro, 200 numbers",
+    "wide": "avro, 200 columns",
+    "protobuf": "protobuf, image as 784 ints",
 }
 BATCHES = {400_000: 6, 100_000: 8}
 WARM_UP = 2
@@ -56,6 +60,7 @@ def main() -> None:
     running = commands.add_parser("run")
     running.add_argument("engine", choices=["gpu", "cpu", "builtin"])
     running.add_argument("--out", type=Path, required=True)
+    running.add_argument("--decode-only", action="store_true")
     for command in (producing, running):
         command.add_argument("--servers", required=True)
         command.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
@@ -70,12 +75,13 @@ def main() -> None:
     elif arguments.command == "produce":
         produce(arguments.servers, arguments.shapes, arguments.scale)
     else:
-        run(arguments.engine, arguments.servers, arguments.shapes, arguments.scale, arguments.out)
+        sizes = {} if arguments.decode_only else BATCHES
+        run(arguments.engine, arguments.servers, arguments.shapes, arguments.scale, arguments.out, sizes)
 
 
-def shape_of(name: str) -> decode.Shape:
-    """Return the records of a shape."""
-    return next(shape for shape in decode.shapes() if shape.name == SHAPES[name])
+def case_of(name: str) -> Case:
+    """Return the records of a shape, as they are on the wire."""
+    return next(case for case in [*cases(), numbers()] if case.name == SHAPES[name])
 
 
 def produce(servers: str, names: Sequence[str], scale: float) -> None:
@@ -93,7 +99,7 @@ def produce(servers: str, names: Sequence[str], scale: float) -> None:
 
 
 def _send(servers: str, topic: str, name: str, rows: int, part: int) -> None:
-    payloads = shape_of(name).payloads
+    payloads = case_of(name).payloads
     producer = Producer(
         {
             "bootstrap.servers": servers,
@@ -117,24 +123,26 @@ def _send(servers: str, topic: str, name: str, rows: int, part: int) -> None:
     producer.flush()
 
 
-def run(engine: str, servers: str, names: Sequence[str], scale: float, out: Path) -> None:
+def run(engine: str, servers: str, names: Sequence[str], scale: float, out: Path, sizes: Mapping[int, int]) -> None:
     """Measure an engine and append its figures to `out`, one line of JSON each."""
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{engine}-"))
-    shapes = {name: shape_of(name) for name in names}
+    chosen = {name: case_of(name) for name in names}
+    if engine == "builtin":
+        chosen = {name: case for name, case in chosen.items() if case.format != "protobuf"}  # Spark's is not to be had
     begin = time.time()
-    spark = _session(engine, [_config(shape, name, servers, folder, 1, engine) for name, shape in shapes.items()])
+    spark = _session(engine, [_config(case, name, servers, folder, 1, engine) for name, case in chosen.items()])
     started = time.time()
-    for name, shape in shapes.items():
-        _note(out, {"engine": engine, "shape": name, "decode_s": _decode_s(spark, engine, shape, name, folder)})
-        for rows, batches in BATCHES.items():
+    for name, case in chosen.items():
+        _note(out, {"engine": engine, "shape": name, "decode_s": _decode_s(spark, engine, case, name, folder)})
+        for rows, batches in sizes.items():
             size = int(rows * scale)
             here = folder / f"{name}-{rows}"
             here.mkdir()
             first = time.time()
             if engine == "builtin":
-                _builtin(spark, shape, f"{name}-{rows}", servers, here, size)
+                _builtin(spark, case, f"{name}-{rows}", servers, here, size)
             else:
-                config = _config(shape, name, servers, here, size, engine, f"{name}-{rows}")
+                config = _config(case, name, servers, here, size, engine, f"{name}-{rows}")
                 ingest.run(IngestConfig.model_validate(config))
             done = harness.Batches.of_checkpoint(here / "checkpoint")
             steady = done.steady_s(WARM_UP)[: batches - WARM_UP]  # partitions may differ by a row, which is a batch
@@ -169,17 +177,13 @@ def _session(engine: str, configs: Sequence[dict[str, Any]]) -> SparkSession:
 
 
 def _config(
-    shape: decode.Shape, name: str, servers: str, folder: Path, rows: int, engine: str, topic: str = "t"
+    case: Case, name: str, servers: str, folder: Path, rows: int, engine: str, topic: str = "t"
 ) -> dict[str, Any]:
-    source: dict[str, Any] = {"name": topic, "format": "avro" if shape.schema else "json"}
-    if shape.schema:
-        file = folder / f"{name}.avsc"
-        file.write_text(shape.schema)
-        source["schema_file"] = str(file)
+    source = {**case.topic(folder), "name": topic}
     return {
         "stream_id": "bench",
         "kafka": {"bootstrap_servers": servers, "topics": [source], "max_offsets_per_trigger": rows},
-        "fields": [field.model_dump(exclude_defaults=True) for field in shape.fields],
+        "fields": [field.model_dump(exclude_defaults=True) for field in case.shape.fields],
         "tables": {"samples": str(folder / "samples"), "rejected": str(folder / "rejected")},
         "checkpoint_dir": str(folder / "checkpoint"),
         "trigger": {"available_now": True},
@@ -188,7 +192,7 @@ def _config(
     }
 
 
-def _builtin(spark: SparkSession, shape: decode.Shape, topic: str, servers: str, folder: Path, rows: int) -> None:
+def _builtin(spark: SparkSession, case: Case, topic: str, servers: str, folder: Path, rows: int) -> None:
     """Run the plain template: the built-in function, and the native sink of Delta."""
     records = (
         spark.readStream.format("kafka")
@@ -197,7 +201,7 @@ def _builtin(spark: SparkSession, shape: decode.Shape, topic: str, servers: str,
         .load()
     )
     query = (
-        records.select(_peer(shape).alias("r"))
+        records.select(_peer(case).alias("r"))
         .select("r.*")
         .writeStream.format("delta")
         .option("checkpointLocation", str(folder / "checkpoint"))
@@ -207,32 +211,32 @@ def _builtin(spark: SparkSession, shape: decode.Shape, topic: str, servers: str,
     query.awaitTermination()
 
 
-def _peer(shape: decode.Shape) -> Column:
-    if shape.schema:
-        return from_avro("value", shape.schema)
-    return sf.from_json(sf.col("value").cast("string"), shape.ddl)
+def _peer(case: Case) -> Column:
+    if case.format == "avro":
+        return from_avro("value", case.schema)
+    return sf.from_json(sf.col("value").cast("string"), case.schema)
 
 
-def _decode_s(spark: SparkSession, engine: str, shape: decode.Shape, name: str, folder: Path) -> list[float]:
+def _decode_s(spark: SparkSession, engine: str, case: Case, name: str, folder: Path) -> list[float]:
     """Return the median seconds to read payloads from Parquet, and to read, decode and aggregate them."""
     file = folder / f"{name}.parquet"
     spark.conf.set("spark.rapids.sql.enabled", "false")
-    templates = sf.array(*(sf.lit(payload) for payload in shape.payloads))
+    templates = sf.array(*(sf.lit(payload) for payload in case.payloads))
     rows = spark.range(DECODED_ROWS, numPartitions=CORES)
-    value = sf.get(templates, sf.col("id").cast("int") % len(shape.payloads))
+    value = sf.get(templates, sf.col("id").cast("int") % len(case.payloads))
     rows.select(sf.lit(name).alias("topic"), value.alias("value")).write.parquet(str(file))
     records = spark.read.parquet(str(file))
     if engine == "builtin":
-        decoded = records.select(_peer(shape).alias("value"))
+        decoded = records.select(_peer(case).alias("value"))
     else:
-        config = IngestConfig.model_validate(_config(shape, name, "none:0", folder, 1, engine, name))
+        config = IngestConfig.model_validate(_config(case, name, "none:0", folder, 1, engine, name))
         functions = rapids_functions(spark, 0.0)
-        decoder = PayloadDecoder(spark, config.kafka, config.fields, functions)
+        decoder = PayloadDecoder(spark, config.kafka, config.fields, gpu=functions)
         decoded = decoder.decode(records, "gpu" if engine == "gpu" else "cpu").select(
             sf.col("decoded.value").alias("value")
         )
     spark.conf.set("spark.rapids.sql.enabled", str(engine == "gpu").lower())
-    fields = [sf.count(sf.col(f"value.{field.name}")) for field in shape.fields]
+    fields = [sf.count(sf.col(f"value.{field.name}")) for field in case.shape.fields]
     times = [_median_s(lambda: records.agg(sf.count("value"))), _median_s(lambda: decoded.agg(*fields))]
     spark.conf.set("spark.rapids.sql.enabled", "false")
     return times
