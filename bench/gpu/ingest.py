@@ -173,6 +173,7 @@ def _session(engine: str, configs: Sequence[dict[str, Any]]) -> SparkSession:
         settings["spark.plugins"] = "com.nvidia.spark.SQLPlugin"
     if engine == "builtin":
         settings = {k: v for k, v in settings.items() if not k.startswith("spark.hadoop.parquet")}
+    settings |= dict(item.split("=", 1) for item in os.environ.get("BENCH_CONF", "").split())
     return spark_session(f"bench {engine}", settings)
 
 
