@@ -32,10 +32,12 @@ def check_slots(sc: SparkContext, world_size: int, profile: Profile = None, wait
         raise UsageError(msg, "set spark.dynamicAllocation.enabled=false and spark.executor.instances (SPARK-24942)")
     cpus = int(conf.get("spark.task.cpus", "1") or 1) if profile is None else int(profile.taskResources["cpus"].amount)
     limit = _static_slots(sc.master or "", cpus)
+    if limit is not None and limit < world_size:
+        raise _too_few(sc, world_size, limit, cpus)
     deadline = time.monotonic() + wait_s
     while (slots := _slots(sc, profile)) is not None and slots < world_size:
-        if (limit is not None and limit < world_size) or time.monotonic() > deadline:
-            raise _too_few(sc, world_size, limit if limit is not None and limit < world_size else slots, cpus)
+        if time.monotonic() > deadline:
+            raise _too_few(sc, world_size, slots, cpus)
         time.sleep(0.2)
 
 
@@ -54,9 +56,9 @@ def _slots(sc: SparkContext, profile: Profile) -> int | None:
     """Ask Spark's scheduler, as its own check of barrier stages does; None where Py4J may not."""
     try:
         scala: Any = sc._jsc.sc()
-        java_profile = profile._java_resource_profile if profile is not None else None
-        if java_profile is None:
-            java_profile = scala.resourceProfileManager().defaultResourceProfile()
+        manager = scala.resourceProfileManager()
+        java_profile = profile._java_resource_profile if profile is not None else manager.defaultResourceProfile()
+        manager.addResourceProfile(java_profile)  # an unknown one has no slots that could be asked for
         return int(scala.maxNumConcurrentTasks(java_profile))
     except (Py4JError, AttributeError, TypeError):
         return None
