@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 
 from kbit_spark.schemas import Split
+from kbit_spark.training.collectives import add_up
 from kbit_spark.training.metrics import Sums
 from kbit_spark.training.promotion import Paired
 from kbit_spark.training.world import World
@@ -46,7 +46,7 @@ def compare(evaluate: Callable[[Split, Sums], object], world: World, load_champi
     old = _marks(evaluate, world) if load_champion() else torch.zeros_like(new)
     rows = torch.full((), len(new), device=world.device)
     counts = torch.stack([rows, (new & old).sum(), (new & ~old).sum(), (old & ~new).sum()])
-    dist.all_reduce(counts)
+    add_up(counts)
     return Paired(*(int(count) for count in counts.tolist()))
 
 

@@ -38,7 +38,7 @@ from kbit_spark.schemas import FieldSpec, Tensor
 from kbit_spark.session import spark_session
 from kbit_spark.tables.append import Transaction
 from kbit_spark.tables.dead_letters import rejected_rows
-from kbit_spark.tables.samples import HEADERS, ensure_samples, parquet_settings, sample_rows, samples_schema
+from kbit_spark.tables.samples import HEADERS, ensure_samples, parquet_settings, sample_columns, samples_schema
 from kbit_spark.tables.tally import Tally
 from kbit_spark.tables.writer import TableWriter
 
@@ -126,8 +126,9 @@ def plan(spark: SparkSession, folder: Path, name: str, case: Case) -> dict[str, 
     """Return how the case is planned, and what writing a batch of it without rows came to."""
     registry = RegistryConfig(url="http://127.0.0.1:1")
     kafka = KafkaConfig(bootstrap_servers="none:0", topics=case.topics, registry=registry)
-    decoder = PayloadDecoder(spark, kafka, case.fields, Kernels(spark, case.refused))
+    decoder = PayloadDecoder(spark, kafka, case.fields, gpu=Kernels(spark, case.refused))
     spark.conf.set(ENABLED, "false")  # explain takes no plan that is RAPIDS' own already
+    ensure_samples(spark, str(folder / name), value_type(case.fields))
     lines = {table: explained(spark, frame) for table, frame in frames(spark, decoder, case).items()}
     spark.conf.set(ENABLED, "true")
     planned = frames(spark, decoder, case)
@@ -143,7 +144,7 @@ def frames(spark: SparkSession, decoder: PayloadDecoder, case: Case) -> dict[str
     batch = spark.createDataFrame([], KAFKA)
     decoded = decoder.decode(batch, "gpu")
     return {
-        "samples": sample_rows(Tally(spark).good_records(decoded, "gpu"), SplitConfig()),
+        "samples": Tally(spark).good_records(decoded, "gpu").select(sample_columns(SplitConfig())),
         "rejected": rejected_rows(decoded, {topic.name: topic.format for topic in case.topics}, 0),
         "shadow": decoder.differing(batch),
     }
@@ -163,10 +164,8 @@ def nodes(frame: DataFrame) -> list[str]:
 
 
 def write(spark: SparkSession, path: str, case: Case, rows: DataFrame) -> dict[str, Any]:
-    value = value_type(case.fields)
-    ensure_samples(spark, path, value)
-    writer = TableWriter(spark, path, samples_schema(value))
-    append = writer.begin(Transaction("app", 7), "gpu")
+    writer, columns = TableWriter(spark, path), samples_schema(value_type(case.fields))
+    append = writer.begin(Transaction("app", 7), columns, "gpu")
     assert append is not None
     append.write(rows)
     counted = append.rows()
@@ -174,7 +173,7 @@ def write(spark: SparkSession, path: str, case: Case, rows: DataFrame) -> dict[s
     return {
         "transaction": append._delta.getClass().getName(),  # type: ignore[attr-defined]
         "rows": counted,
-        "again": writer.begin(Transaction("app", 7), "gpu") is not None,
+        "again": writer.begin(Transaction("app", 7), columns, "gpu") is not None,
     }
 
 
