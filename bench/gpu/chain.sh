@@ -20,7 +20,7 @@ KBIT_GPU=1 ./spark-submit.sh --master 'local[8]' --driver-memory 16g jobs/stream
   tables.samples="$here/samples" tables.rejected="$here/rejected" checkpoint_dir="$here/checkpoint" \
   telemetry.run_dir="$here/runs" telemetry.metrics_table=null
 grep -h '"ingest_batch"\|"decode_' "$here"/runs/*/events.jsonl | cut -c1-400
-kbit ledger verify --table "$here/samples" --rejected "$here/rejected" || true
+kbit ledger verify "$here/samples" --rejected "$here/rejected"
 echo "== training"
 spark=$(python3 -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)')
 setsid "$spark/bin/spark-class" org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 7077 --webui-port 0 \

@@ -17,7 +17,7 @@ EXECUTORS = 2
 MASTER = ("--master", f"local-cluster[{EXECUTORS},1,700]", "--conf", "spark.executor.memory=700m", *SMALL)
 LONGEST_START_S, LONGEST_BATCH_S = 12.0, 1.5
 PATIENCE_S = 180.0
-DRAIN_S = 900.0
+DRAIN_S = 1800.0
 EARLY_SHARE = 0.3
 """How many of the kills of a driver come while it starts."""
 
