@@ -78,7 +78,8 @@ class Traffic:
             value = {"good": MAKERS[form](number), "bad": BROKEN[form], "tombstone": None}[kind]
             self._producer.produce(topic, value, key=str(number).encode(), on_delivery=self._note(kind))
             number += 1
-            self._producer.poll(max(0.0, number / self._rate - (time.monotonic() - begin)))
+            self._producer.poll(0)
+            self._enough.wait(max(0.0, number / self._rate - (time.monotonic() - begin)))
 
     def _note(self, kind: str) -> Callable[[KafkaError | None, Message], None]:
         def delivered(error: KafkaError | None, message: Message) -> None:
