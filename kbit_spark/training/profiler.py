@@ -45,7 +45,7 @@ class Profiler:
         self._ddp: _AllReduceTimes | None = None
         self._trace: profile | None = None
         self._measuring = False
-        self._updates = 0
+        self._updates, self._steps = 0, 0
 
     def watch(self, network: torch.nn.Module) -> None:
         """Take the all-reduce times of `network` if it is DDP's."""
@@ -67,6 +67,7 @@ class Profiler:
     def end_step(self, step: int, *, updated: bool) -> None:
         """End the step; `updated` if it ended with an all-reduce."""
         self._updates += updated
+        self._steps += 1
         if self._ddp is not None and updated:
             self._ddp.look()
         if self._trace is not None and self._trace_steps is not None and step >= self._trace_steps[1]:
@@ -74,12 +75,11 @@ class Profiler:
 
     def take(self) -> dict[str, float]:
         """Return each phase's share of the time measured since the last call, together 1; empty without steps."""
-        seconds, steps = self._clock.take()
-        if self._ddp is not None and steps:
-            measured = self._updates * min(1.0, steps / max(1, self._clock.begun))
-            hidden = min(seconds["backward"], self._ddp.take() * measured)
-            seconds = {**seconds, "backward": seconds["backward"] - hidden, "all_reduce": hidden}
-        self._updates, self._clock.begun = 0, 0
+        seconds = self._clock.take()
+        if self._ddp is not None and self._steps:
+            waited = seconds["backward"] * self._ddp.take() * self._updates / self._steps
+            seconds = {**seconds, "backward": seconds["backward"] - waited, "all_reduce": waited}
+        self._updates, self._steps = 0, 0
         total = sum(seconds.values())
         return {phase: value / total for phase, value in seconds.items()} if total else {}
 
@@ -104,15 +104,11 @@ class _Clock:
     """Measures every step by the wall clock."""
 
     def __init__(self) -> None:
-        self.begun = 0
         self._seconds: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
-        self._steps = 0
         self._last = 0.0
 
     def begin(self) -> bool:
         """Begin a step; return whether it is measured."""
-        self.begun += 1
-        self._steps += 1
         self._last = time.perf_counter()
         return True
 
@@ -121,11 +117,10 @@ class _Clock:
         self._seconds[phase] += now - self._last
         self._last = now
 
-    def take(self) -> tuple[dict[Phase, float], int]:
-        """Return the seconds of each phase and the number of measured steps since the last call."""
+    def take(self) -> dict[Phase, float]:
+        """Return the measured seconds of each phase since the last call."""
         taken, self._seconds = self._seconds, dict.fromkeys(PHASES, 0.0)
-        steps, self._steps = self._steps, 0
-        return taken, steps
+        return taken
 
 
 class _GpuClock(_Clock):
@@ -133,15 +128,16 @@ class _GpuClock(_Clock):
 
     def __init__(self) -> None:
         super().__init__()
+        self._begun = 0
         self._open: list[tuple[Phase | None, torch.cuda.Event]] = []
         self._waiting: deque[list[tuple[Phase | None, torch.cuda.Event]]] = deque()
 
     def begin(self) -> bool:
-        self.begun += 1
+        self._begun += 1
         if self._open:
             self._waiting.append(self._open)
             self._open = []
-        if self.begun % GPU_EVERY != 1:
+        if self._begun % GPU_EVERY != 1:
             return False
         self._read(wait=False)
         self._record(None)
@@ -150,7 +146,7 @@ class _GpuClock(_Clock):
     def mark(self, phase: Phase) -> None:
         self._record(phase)
 
-    def take(self) -> tuple[dict[Phase, float], int]:
+    def take(self) -> dict[Phase, float]:
         if self._open:
             self._waiting.append(self._open)
             self._open = []
@@ -169,33 +165,36 @@ class _GpuClock(_Clock):
             for (_, before), (phase, event) in pairwise(events):
                 assert phase is not None
                 self._seconds[phase] += before.elapsed_time(event) / 1_000
-            self._steps += 1
 
 
 class _AllReduceTimes:
-    """Seconds that a backward pass waits for its all-reduce, from the timers of DDP's reducer."""
+    """Which share of a backward pass waits for its all-reduce, from the timers of DDP's reducer.
+
+    The reducer keeps its last sample until the next one, so looking once between two is enough.
+    """
 
     def __init__(self, network: DistributedDataParallel, every: int) -> None:
         self._network, self._every = network, every
         network._set_ddp_runtime_logging_sample_rate(every)  # type: ignore[no-untyped-call]
         self._steps, self._seen = 0, -1
-        self._sum, self._count, self._last = 0.0, 0, 0.0
+        self._waited, self._passes, self._last = 0, 0, 0.0
 
     def look(self) -> None:
-        """Take the newest sample; the reducer stores it at the step after the sampled one."""
+        """Take the newest sample if it is new; the reducer takes all of the first ten steps."""
         self._steps += 1
-        if self._steps > 10 and self._steps % self._every not in (1, 2):
+        if self._steps > 10 and self._steps % self._every:
             return
         found = self._network._get_ddp_logging_data()  # type: ignore[no-untyped-call]
         if found.get("iteration", -1) == self._seen or "backward_comm_time" not in found:
             return
         self._seen = found["iteration"]
-        self._sum += max(0, found["backward_comm_time"] - found["backward_compute_comm_overlap_time"]) / 1e9
-        self._count += 1
+        waited = max(0, found["backward_comm_time"] - found["backward_compute_comm_overlap_time"])
+        self._waited += waited
+        self._passes += found["backward_compute_time"] + waited
 
     def take(self) -> float:
-        """Return the mean of the samples since the last call, the mean before where there are none."""
-        if self._count:
-            self._last = self._sum / self._count
-        self._sum, self._count = 0.0, 0
+        """Return the share in the samples since the last call, the share before where there are none."""
+        if self._passes:
+            self._last = self._waited / self._passes
+        self._waited, self._passes = 0, 0
         return self._last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+RUN = {"KBIT_TEST_RUN": secrets.token_hex(8)}
+"""Marks the processes that these tests have started, however far down: others may train on the same machine."""
 
 
 class Driver:
@@ -40,7 +43,7 @@ class Driver:
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     folder = tmp_path_factory.mktemp("barrier")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, **RUN, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     with (folder / "stderr.txt").open("w") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.training.driver", "local-cluster[2,1,1024]"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import psutil
 import pytest
 
 from kbit_spark.training import checkpoint
+from tests.fixtures.jobs import eventually
 from tests.fixtures.samples import write_samples
-from tests.training.conftest import Driver
+from tests.training.conftest import RUN, Driver
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +37,14 @@ def config(table: str, tmp_path: Path, **changes: Any) -> dict[str, Any]:
 
 
 def trainers() -> list[int]:
-    """Return the trainers that are left: Python workers of Spark that have torch loaded."""
+    """Return these tests' trainers that are left: Python workers of Spark that have torch loaded."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         try:
-            if "pyspark.daemon" in (process.info["cmdline"] or []) and any(
-                "libtorch" in mapped.path for mapped in process.memory_maps()
+            if (
+                "pyspark.daemon" in (process.info["cmdline"] or [])
+                and process.environ().items() >= RUN.items()
+                and any("libtorch" in mapped.path for mapped in process.memory_maps())
             ):
                 found.append(process.pid)
         except psutil.Error:
@@ -150,7 +154,16 @@ def test_a_loss_that_is_nan_on_one_rank_ends_the_run_and_names_that_rank(
     assert answer["error"]["type"] == "RunError"
     assert answer["error"]["message"] == "the loss is not finite (rank 1, step 11)"
     assert events(answer, "train_restart") == []
-    assert answer["seconds"] < 25
+    last = max(event["time"] for event in events(answer, "train_window"))
+    assert answer["ended"] - datetime.fromisoformat(last).timestamp() < 15
+    assert trainers() == []
+
+
+def test_trainers_are_seen_while_they_train(driver: Driver, table: str, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(driver.train, config(table, tmp_path))
+        eventually(lambda: len(trainers()) == 2, timeout_s=60)
+        assert "error" not in answer.result()
     assert trainers() == []
 
 
