@@ -175,10 +175,8 @@ class _Kernel:
         raise NotOnGpu(msg)
 
     def _decimal(self, node: Node, plan: Plan) -> list[str]:
-        limit = 10 ** plan["precision"]
-        wide = f"Wide{{{limit % 2**64}ULL, {limit >> 64}LL}}"
         value = "value" if node.c_type == "Wide" else "value.low"
-        return [f"Wide value = read_decimal(in, {plan['size']}, {wide});", *store(node, value)]
+        return [f"Wide value = read_decimal(in, {plan['size']}, {_limit(plan)});", *store(node, value)]
 
     def _enum(self, node: Node, symbols: Sequence[str | None]) -> list[str]:
         texts = [(symbol or "").encode() for symbol in symbols]
@@ -337,14 +335,19 @@ class _Kernel:
         """Read a logical type for its checks alone."""
         match plan["read"]:
             case "decimal":
-                limit = 10 ** plan["precision"]
-                return [f"read_decimal(in, {plan['size']}, Wide{{{limit % 2**64}ULL, {limit >> 64}LL}});"]
+                return [f"read_decimal(in, {plan['size']}, {_limit(plan)});"]
             case "uuid":
                 return [f"read_uuid(in, {plan['size']}, (u8*)0);"]
             case "timestamp" | "timestamp_ntz":
                 return [f"read_timestamp(in, {plan['per_second']});"]
             case kind:
                 return [f"{_NUMBERS[kind]};"]
+
+
+def _limit(plan: Plan) -> str:
+    """Return the least number of too many digits for a decimal."""
+    limit = 10 ** plan["precision"]
+    return f"Wide{{{limit % 2**64}ULL, {limit >> 64}LL}}"
 
 
 def _whole(items: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from kbit_spark.codecs.gpu.constants import Constants
 from kbit_spark.codecs.gpu.layout import (
+    WARP_ITEMS,
     Layout,
     Node,
     NotOnGpu,
@@ -18,7 +19,9 @@ from kbit_spark.codecs.gpu.layout import (
     present,
     span,
     store,
+    tensor_fits,
     tensor_item_type,
+    tensor_items,
     tensor_limits,
     written,
 )
@@ -30,7 +33,6 @@ _INTEGERS = {"byte": 8, "short": 16, "int": 32, "long": 64}
 _SKIPPED_LEVELS = 3
 _POWERS = 300
 """Powers of ten up to this one, and its negative, are in the kernel's table."""
-_WARP_ITEMS = 64
 PARTS = ("json",)
 
 
@@ -63,7 +65,7 @@ def body(plan: Plan, layout: Layout, name: str) -> str:
 
 def _is_long(field: Plan) -> bool:
     if "tensor" in field:
-        return not field["tensor"]["dtype"].startswith("float") and math.prod(field["tensor"]["shape"]) >= _WARP_ITEMS
+        return not field["tensor"]["dtype"].startswith("float") and tensor_items(field["tensor"]) >= WARP_ITEMS
     tree = field["type"]
     return isinstance(tree, dict) and tree["type"] == "array" and tree["items"] in ("int", "long")
 
@@ -103,13 +105,12 @@ class _Kernel:
         for index, (field, node) in enumerate(zip(fields, columns, strict=True)):
             missing = ["unsure(in);"] if field["required"] else nothing(node)
             absent += [f"if (!(seen[{index // 32}] >> {index % 32} & 1)) {{", *indent(missing), "}"]
-        wrapper = ["if (name.length && *name.start == '$') unsure(in);"] if self._mongo else []
         return [
             "{",
             f"  u32 seen[{words}] = {{}}; i32 expected = 0; Keys others; others.count = 0;",
             "  for (bool go = enter(in, '}'); go && !in.fault; go = more(in, '}')) {",
             "    Text name = read_name(in);",
-            *indent(indent(wrapper)),
+            *indent(indent(self._no_wrapper())),
             "    expect(in, ':');",
             "    if (in.fault) break;",
             f"    i32 place = find_name(name, {text}, {places}, {len(names)}, expected);",
@@ -207,14 +208,13 @@ class _Kernel:
     def _map(self, node: Node, values: Any) -> list[str]:
         assert node.item is not None
         key, value = node.item.children
-        wrapper = ["if (name.length && *name.start == '$') unsure(in);"] if self._mongo else []
         return [
             "if (peek(in) != '{') unsure(in);",
             *open_list(node),
             "Keys keys; keys.count = 0;",
             "for (bool go = enter(in, '}'); go && !in.fault; go = more(in, '}')) {",
             "  Text name = read_name(in);",
-            *indent(wrapper),
+            *indent(self._no_wrapper()),
             "  add_key(in, keys, name.start, name.length);",
             "  expect(in, ':');",
             *indent(span(key, "name.start", "name.length")),
@@ -227,6 +227,10 @@ class _Kernel:
             "}",
         ]
 
+    def _no_wrapper(self) -> list[str]:
+        """Return the code that leaves an object which may be a wrapped value to the CPU."""
+        return ["if (name.length && *name.start == '$') unsure(in);"] if self._mongo else []
+
     def _tensor(self, node: Node, tensor: Plan) -> list[str]:
         shape, item = tensor["shape"], tensor_item_type(tensor)
         floating = tensor["dtype"].startswith("float")
@@ -236,10 +240,9 @@ class _Kernel:
         else:
             low, high = tensor_limits(tensor)
             read = self._integer(low, high)
-            least = "(-0x7fffffffffffffffLL - 1)" if low == -(2**63) else f"{low}LL"
             warp = [
                 "if (WARP) {",
-                f"  auto fits = [](i64 v) {{ return v >= {least} && v <= {high}LL; }};",
+                f"  auto fits = [](i64 value) {{ return {tensor_fits(tensor)}; }};",
                 "  i64 taken = read_integers(in, end - 1 - index, fits,",
                 f"      [&](int j, i64 v) {{ if (FILL) put_item<{item}>(tensor, index + j, ({item})v); }});",
                 "  if (taken) { index += taken; go = true; continue; }",

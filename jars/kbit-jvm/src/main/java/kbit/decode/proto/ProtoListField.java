@@ -1,13 +1,10 @@
 package kbit.decode.proto;
 
-import java.util.ArrayList;
 import java.util.List;
 import kbit.decode.DecodeException;
 
 /** A repeated scalar: one item a tag or, for numbers, a packed run of them. */
-final class ProtoListField extends ProtoField {
-  private static final Object[] EMPTY = {};
-
+final class ProtoListField extends ProtoRepeatedField {
   private final ProtoValue item;
   private final boolean wanted;
 
@@ -22,32 +19,19 @@ final class ProtoListField extends ProtoField {
   }
 
   @Override
-  Object read(ProtoCursor in, int tag, Object slot, int depth) throws DecodeException {
-    @SuppressWarnings("unchecked")
-    List<Object> items = slot == null ? new ArrayList<>() : (List<Object>) slot;
+  void add(List<Object> items, ProtoCursor in, int tag, int depth) throws DecodeException {
     if ((tag & 7) == item.wireType) {
-      add(items, item.read(in));
-      return items;
+      keep(items, item.read(in));
+      return;
     }
     int outer = in.limit;
     in.limit = ProtoListField.run(in, item.wireType);
-    while (in.at < in.limit) add(items, item.read(in));
+    while (in.at < in.limit) keep(items, item.read(in));
     in.limit = outer;
-    return items;
   }
 
-  private void add(List<Object> items, Object value) {
+  private void keep(List<Object> items, Object value) {
     if (wanted) items.add(value);
-  }
-
-  @Override
-  Object finish(Object slot, ProtoCursor in) {
-    return ((List<?>) slot).toArray();
-  }
-
-  @Override
-  Object absent(ProtoCursor in) {
-    return EMPTY;
   }
 
   /** Reads the length of a packed run and returns where the run ends. */

@@ -1,6 +1,5 @@
 package kbit.decode.proto;
 
-import java.util.ArrayList;
 import java.util.List;
 import kbit.decode.DecodeException;
 import org.apache.spark.sql.Row;
@@ -42,9 +41,7 @@ final class ProtoMessageField extends ProtoField {
   }
 
   /** A repeated message; its occurrences are items, each a level below the list. */
-  static final class Many extends ProtoField {
-    private static final Object[] EMPTY = {};
-
+  static final class Many extends ProtoRepeatedField {
     private final ProtoMessage message;
     private final boolean group;
     private final boolean wanted;
@@ -61,24 +58,11 @@ final class ProtoMessageField extends ProtoField {
     }
 
     @Override
-    Object read(ProtoCursor in, int tag, Object slot, int depth) throws DecodeException {
-      @SuppressWarnings("unchecked")
-      List<Object> items = slot == null ? new ArrayList<>() : (List<Object>) slot;
+    void add(List<Object> items, ProtoCursor in, int tag, int depth) throws DecodeException {
       Object[] slots = message.slots();
       message.readNested(in, slots, group ? tag >>> 3 : 0, in.deeper(depth));
       Object[] values = message.finish(slots, in);
       if (wanted) items.add(RowFactory.create(values));
-      return items;
-    }
-
-    @Override
-    Object finish(Object slot, ProtoCursor in) {
-      return ((List<?>) slot).toArray();
-    }
-
-    @Override
-    Object absent(ProtoCursor in) {
-      return EMPTY;
     }
   }
 }

@@ -1,6 +1,5 @@
 package kbit.decode.proto;
 
-import java.util.ArrayList;
 import java.util.List;
 import kbit.decode.DecodeException;
 
@@ -43,9 +42,7 @@ final class ProtoSingleField extends ProtoField {
   }
 
   /** A repeated one; its occurrences are items. */
-  static final class Many extends ProtoField {
-    private static final Object[] EMPTY = {};
-
+  static final class Many extends ProtoRepeatedField {
     private final ProtoMessage message;
     private final ProtoWellKnown kind;
 
@@ -60,24 +57,11 @@ final class ProtoSingleField extends ProtoField {
     }
 
     @Override
-    Object read(ProtoCursor in, int tag, Object slot, int depth) throws DecodeException {
-      @SuppressWarnings("unchecked")
-      List<Object> items = slot == null ? new ArrayList<>() : (List<Object>) slot;
+    void add(List<Object> items, ProtoCursor in, int tag, int depth) throws DecodeException {
       int position = in.at;
       Object[] slots = message.slots();
       message.readNested(in, slots, 0, in.deeper(depth));
       items.add(kind.of(message.finish(slots, in), position));
-      return items;
-    }
-
-    @Override
-    Object finish(Object slot, ProtoCursor in) {
-      return ((List<?>) slot).toArray();
-    }
-
-    @Override
-    Object absent(ProtoCursor in) {
-      return EMPTY;
     }
   }
 }
