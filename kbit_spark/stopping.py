@@ -8,12 +8,13 @@ import signal
 import sys
 import threading
 from types import FrameType, TracebackType
+from typing import Any
 
 log = logging.getLogger("kbit.stop")
 
 
 class StopRequest:
-    """Whether a signal has asked to stop; takes the signals inside its `with`.
+    """Whether a signal has asked to stop; takes the signals inside its `with`, if that is in Python's main thread.
 
     Args:
         unit: what finishes first, e.g. ``window``.
@@ -22,9 +23,11 @@ class StopRequest:
     def __init__(self, unit: str) -> None:
         self._unit = unit
         self._asked = threading.Event()
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        self._before = {number: signal.signal(number, self._take) for number in (signal.SIGTERM, signal.SIGINT)}
+        if threading.current_thread() is threading.main_thread():  # Python lets no other thread take signals
+            self._before = {number: signal.signal(number, self._take) for number in (signal.SIGTERM, signal.SIGINT)}
         return self
 
     def __exit__(

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from kbit_spark.telemetry.listener import SparkWatch
 
 log = logging.getLogger(__name__)
-CLOSE_TIMEOUT_S = 5.0
-"""How long the end of a run may wait for its sinks."""
+CLOSE_TIMEOUT_S = 30.0
+"""How long the end of a run may wait for its sinks: the last append to a table takes Spark 10 s on a busy machine."""
+WATCH_TIMEOUT_S = 2.5
+"""How long it may wait for the events that Spark has queued."""
 
 
 def new_run_id(job: str) -> str:
@@ -125,7 +127,7 @@ class Telemetry:
         self._closed = True
         deadline = time.monotonic() + timeout_s
         if self._watch is not None:
-            self._watch.stop(timeout_s / 2)
+            self._watch.stop(min(timeout_s / 2, WATCH_TIMEOUT_S))
         self.emit(Event("run", labels={"phase": "end", "job": self.job, "outcome": outcome}))
         for channel in self.channels:
             channel.start_closing()

@@ -52,6 +52,8 @@ def launch(sc: SparkContext, job: TrainJob, control: Control) -> Outcome | None:
     thread.start()
     try:
         results.ended = _watch(sc, thread, control, group)
+        if results.is_unexplained():  # Spark may know of a lost executor before its rank's connection closes
+            control.await_fault(GRACE_S)
     finally:
         if thread.is_alive():
             sc.cancelJobGroup(group)
@@ -66,10 +68,16 @@ class _Results:
         self.error: Exception | None = None
         self.ended = False
 
+    def is_unexplained(self) -> bool:
+        return self.error is not None and not isinstance(self.error, KbitError) and not self._is_cancelled()
+
+    def _is_cancelled(self) -> bool:
+        return not self.ended and re.search(r"[Jj]ob \S+ cancelled", str(self.error)) is not None
+
     def outcome(self, size: int, control: Control) -> Outcome | None:
         if isinstance(self.error, KbitError):
             raise self.error
-        if self.error is not None and not self.ended and re.search(r"[Jj]ob \S+ cancelled", str(self.error)):
+        if self._is_cancelled():
             msg = "the training job was cancelled"
             raise RunError(msg, "start it again to go on from the last checkpoint")
         if self.error is not None and not control.faulty():

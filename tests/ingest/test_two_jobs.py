@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from kbit_spark import ingest
 from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.errors import RunError
 from kbit_spark.ingest import BatchWriter
-from kbit_spark.sources.query import Query
 from kbit_spark.tables.verify import verify
 from tests.fixtures.jobs import (
     coordinates,
@@ -47,13 +46,6 @@ def beside(config: IngestConfig, folder: Path) -> IngestConfig:
     return config.model_copy(update={"checkpoint_dir": str(folder / "beside")})
 
 
-def in_between(config: IngestConfig) -> None:
-    """Run a job inside a batch of another one: Spark's thread, in which Python takes no signals."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Query, "_signals", lambda _: nullcontext())
-        ingest.run(config)
-
-
 @pytest.mark.parametrize(
     ("moment", "batch_id"),
     [("_write_samples", 0), ("_write_rejected", 0), ("_transaction", 1), ("_write_rejected", 1)],
@@ -74,7 +66,7 @@ def test_another_job_in_the_middle_of_a_batch(
         calls.append(done)
         if len(calls) == batch_id + 1:
             monkeypatch.undo()
-            in_between(other)
+            ingest.run(other)
         return done
 
     monkeypatch.setattr(BatchWriter, moment, late)

@@ -63,7 +63,7 @@ def test_a_sink_that_raises_or_hangs_stops_nobody(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("method", ["write", "tick", "close"])
-def test_the_end_of_a_run_waits_five_seconds_for_a_sink_that_hangs(
+def test_the_end_of_a_run_waits_so_long_for_a_sink_that_hangs(
     method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     release, sink, keeping = threading.Event(), Raising(), Keeping()
@@ -73,9 +73,9 @@ def test_the_end_of_a_run_waits_five_seconds_for_a_sink_that_hangs(
     telemetry.emit(Event("ingest_batch"))
     time.sleep(1.2)  # a tick comes
     started = time.monotonic()
-    telemetry.close()
-    assert 4.9 < time.monotonic() - started < 6
-    assert "sink raising did not finish in 5 s" in caplog.text
+    telemetry.close(timeout_s=2)
+    assert 1.9 < time.monotonic() - started < 3
+    assert "sink raising did not finish in 2 s" in caplog.text
     release.set()
 
 
