@@ -12,6 +12,7 @@ from kbit_spark.events import Event
 
 log = logging.getLogger(__name__)
 MAX_FAILURES = 3
+CLOSE_TIMEOUT_S = 5.0
 
 
 class Sink(Protocol):
@@ -32,19 +33,26 @@ class Sink(Protocol):
 class Channel:
     """Feeds one sink from a bounded queue; a full queue drops the event and counts it.
 
+    Args:
+        sink: its methods are called from a thread of the channel's own.
+        capacity: events that the queue holds.
+        close_timeout_s: how long the end of a run may wait for what is queued.
+
     Attributes:
         dropped: events that found the queue full or the sink disabled.
         failures: calls of the sink that raised.
     """
 
-    def __init__(self, sink: Sink, capacity: int = 10_000) -> None:
+    def __init__(self, sink: Sink, capacity: int = 10_000, close_timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         self.sink = sink
+        self.close_timeout_s = close_timeout_s
         self.dropped = 0
         self.failures = 0
         self.disabled = False
         self._consecutive = 0
         self._queue: queue.Queue[Event] = queue.Queue(capacity)
         self._closing = threading.Event()
+        self._deadline = 0.0
         self._thread = threading.Thread(target=self._run, name=f"telemetry-{sink.name}", daemon=True)
         self._thread.start()
 
@@ -60,11 +68,12 @@ class Channel:
 
     def start_closing(self) -> None:
         """Accept no more events; the thread writes what is queued and closes the sink."""
+        self._deadline = time.monotonic() + self.close_timeout_s
         self._closing.set()
 
-    def join(self, deadline: float) -> bool:
-        """Wait for the thread until `deadline` (time.monotonic); False if the sink hangs."""
-        self._thread.join(max(0.0, deadline - time.monotonic()))
+    def join(self) -> bool:
+        """Wait for the thread, at most `close_timeout_s` from `start_closing` on; False if the sink hangs."""
+        self._thread.join(max(0.0, self._deadline - time.monotonic()))
         return not self._thread.is_alive()
 
     def _run(self) -> None:

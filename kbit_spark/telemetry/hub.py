@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
     from kbit_spark.telemetry.listener import SparkWatch
 
 log = logging.getLogger(__name__)
-CLOSE_TIMEOUT_S = 30.0
-"""How long the end of a run may wait for its sinks: the last append to a table takes Spark 10 s on a busy machine."""
 WATCH_TIMEOUT_S = 2.5
-"""How long it may wait for the events that Spark has queued."""
+"""How long the end of a run may wait for the events that Spark has queued."""
+TABLE_TIMEOUT_S = 30.0
+"""How long it may wait for the last append to the metrics table, which takes Spark 10 s on a busy machine."""
 
 
 def new_run_id(job: str) -> str:
@@ -114,26 +113,25 @@ class Telemetry:
 
         if self._config.metrics_table:
             table = MetricsTable(spark, self._config.metrics_table, self.run_id, self.job)
-            channel = Channel(table)
+            channel = Channel(table, close_timeout_s=TABLE_TIMEOUT_S)
             if self._start is not None:
                 channel.put(self._start)
             self.channels = [*self.channels, channel]
         self._watch = SparkWatch(spark, self.emit)
 
-    def close(self, outcome: str = "ok", timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Flush every sink, for at most `timeout_s` seconds in all; a second call does nothing."""
+    def close(self, outcome: str = "ok") -> None:
+        """Flush every sink, each for as long as its channel may take; a second call does nothing."""
         if self._closed:
             return
         self._closed = True
-        deadline = time.monotonic() + timeout_s
         if self._watch is not None:
-            self._watch.stop(min(timeout_s / 2, WATCH_TIMEOUT_S))
+            self._watch.stop(WATCH_TIMEOUT_S)
         self.emit(Event("run", labels={"phase": "end", "job": self.job, "outcome": outcome}))
         for channel in self.channels:
             channel.start_closing()
         for channel in self.channels:
-            if not channel.join(deadline):
-                log.warning("telemetry sink %s did not finish in %.0f s", channel.sink.name, timeout_s)
+            if not channel.join():
+                log.warning("telemetry sink %s did not finish in %.0f s", channel.sink.name, channel.close_timeout_s)
             if channel.dropped:
                 log.warning("telemetry sink %s dropped %d events", channel.sink.name, channel.dropped)
 

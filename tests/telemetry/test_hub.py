@@ -52,8 +52,8 @@ def test_a_sink_that_raises_or_hangs_stops_nobody(caplog: pytest.LogCaptureFixtu
         if step % 1000 == 0:
             time.sleep(0.005)
     assert time.monotonic() - started < 5
-    telemetry.close(timeout_s=2)
-    assert time.monotonic() - started < 9
+    telemetry.close()
+    assert time.monotonic() - started < 12
     off, stuck, good = telemetry.channels
     assert off.disabled and off.failures == 3
     assert stuck.dropped >= 9_000
@@ -63,7 +63,9 @@ def test_a_sink_that_raises_or_hangs_stops_nobody(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("method", ["write", "tick", "close"])
-def test_the_end_of_a_run_waits_so_long_for_a_sink_that_hangs(method: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_a_run_waits_five_seconds_for_a_hanging_sink(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
     release, sink, keeping = threading.Event(), Raising(), Keeping()
     sink.write = keeping.write  # type: ignore[method-assign]
     setattr(sink, method, lambda *_: release.wait())
@@ -71,9 +73,9 @@ def test_the_end_of_a_run_waits_so_long_for_a_sink_that_hangs(method: str, caplo
     telemetry.emit(Event("ingest_batch"))
     time.sleep(1.2)  # a tick comes
     started = time.monotonic()
-    telemetry.close(timeout_s=2)
-    assert 1.9 < time.monotonic() - started < 3
-    assert "sink raising did not finish in 2 s" in caplog.text
+    telemetry.close()
+    assert 4.9 < time.monotonic() - started < 6
+    assert "sink raising did not finish in 5 s" in caplog.text
     release.set()
 
 
