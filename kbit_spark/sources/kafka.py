@@ -17,6 +17,8 @@ from kbit_spark.sources.continuity import TopicState
 from kbit_spark.sources.offsets import to_json
 
 TIMEOUT_S = 10.0
+_FETCH_BYTES = 8 << 20
+_RECEIVE_BUFFER_BYTES = 1 << 20
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 # librdkafka has its own names for what Java's client keeps in a JAAS line; Spark checks these at its own start
 _JAVA_ONLY = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore", "sasl.login", "sasl.client.callback")
@@ -42,6 +44,9 @@ def read_stream(spark: SparkSession, config: KafkaConfig, start: Places | None =
         .option("includeHeaders", "true")
         # Kafka's default would give records of transactions that were aborted, or may be yet
         .option("kafka.isolation.level", "read_committed")
+        # Kafka's defaults, 1 MiB a partition and 64 KiB, make a batch wait for many small answers
+        .option("kafka.max.partition.fetch.bytes", _FETCH_BYTES)
+        .option("kafka.receive.buffer.bytes", _RECEIVE_BUFFER_BYTES)
     )
     if config.max_offsets_per_trigger is not None:
         reader = reader.option("maxOffsetsPerTrigger", config.max_offsets_per_trigger)

@@ -18,7 +18,6 @@ from kbit_spark.schemas import FieldSpec, Tensor
 from tests.fixtures.decode import Decode
 
 ODD = ["0"] * 6 + ["256", "999", "1000", "007", "00", "-1", "1.5", "1e1", "", " 7", "7 "]
-ITEMS = st.integers(0, 255).map(str) | st.sampled_from(ODD)
 
 
 def _plan(dtype: str, *shape: int) -> dict[str, Any]:
@@ -62,10 +61,20 @@ def test_json(text: str, found: str | tuple[str, int | None], decode: Decode) ->
 
 
 @settings(max_examples=400, deadline=None)
-@given(items=st.lists(ITEMS, min_size=24, max_size=24), comma=st.sampled_from([",", ",", ", ", " ,"]))
-def test_json_bytes_by_any_path_are_what_python_reads(items: list[str], comma: str, decode: Decode) -> None:
-    text = f"[{comma.join(items)}]"
-    result = decode(_plan("uint8", 24), [f'{{"t":{text}}}'.encode()])[0]
+@given(
+    numbers=st.lists(st.integers(0, 255) | st.just(0), min_size=60, max_size=60),
+    odd=st.dictionaries(st.integers(0, 59), st.sampled_from(ODD), max_size=2),
+    comma=st.sampled_from([",", ",", ", ", ", ", " ,", ",  "]),
+    other=st.sampled_from([None, None, ",", ", ", "  ,", ",\n"]),
+    where=st.integers(1, 59),
+)
+def test_json_bytes_by_any_path_are_what_python_reads(
+    numbers: list[int], odd: dict[int, str], comma: str, other: str | None, where: int, decode: Decode
+) -> None:
+    """Lists of several blocks of 64 characters, with odd items and an odd separator at any place."""
+    items = [odd.get(index, str(number)) for index, number in enumerate(numbers)]
+    text = f"[{comma.join(items[:where])}{comma if other is None else other}{comma.join(items[where:])}]"
+    result = decode(_plan("uint8", 60), [f'{{"t":{text}}}'.encode()])[0]
     try:
         read = json.loads(text)
     except ValueError:

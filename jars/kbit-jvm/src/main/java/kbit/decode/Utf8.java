@@ -1,7 +1,14 @@
 package kbit.decode;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
+
 /** Strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
 public final class Utf8 {
+  private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.nativeOrder());
+  private static final long ABOVE_ASCII = 0x8080808080808080L;
+
   private Utf8() {}
 
   /** Returns the offset of the first ill-formed sequence in {@code [start, end)}, or -1. */
@@ -9,7 +16,7 @@ public final class Utf8 {
     int at = start;
     while (at < end) {
       if (data[at] >= 0) {
-        at++;
+        at += at <= end - 8 && ((long) LONGS.get(data, at) & ABOVE_ASCII) == 0 ? 8 : 1;
         continue;
       }
       int length = sequence(data, at, end);

@@ -1,13 +1,20 @@
 package kbit.decode.avro;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
 import java.util.Arrays;
 import kbit.decode.DecodeException;
 import kbit.decode.Utf8;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /** A place in an Avro payload and the bounds-checked reading of primitives from there. */
 final class AvroCursor {
   /** Items without a byte that one payload may hold: a count of them costs nothing, and would fill the memory. */
   private static final int MAX_EMPTY_ITEMS = 1 << 16;
+
+  private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
+  private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
 
   final byte[] data;
   int at;
@@ -43,18 +50,15 @@ final class AvroCursor {
   }
 
   float readFloat() throws DecodeException {
-    return Float.intBitsToFloat((int) littleEndian(4));
+    need(4);
+    at += 4;
+    return Float.intBitsToFloat((int) INTS.get(data, at - 4));
   }
 
   double readDouble() throws DecodeException {
-    return Double.longBitsToDouble(littleEndian(8));
-  }
-
-  private long littleEndian(int bytes) throws DecodeException {
-    need(bytes);
-    long value = 0;
-    for (int i = 0; i < bytes; i++) value |= (data[at++] & 0xffL) << (8 * i);
-    return value;
+    need(8);
+    at += 8;
+    return Double.longBitsToDouble((long) LONGS.get(data, at - 8));
   }
 
   boolean readBoolean() throws DecodeException {
@@ -78,6 +82,13 @@ final class AvroCursor {
     need(length);
     at += length;
     return Arrays.copyOfRange(data, at - length, at);
+  }
+
+  /** Reads a string, which must be well-formed UTF-8; it is a view of the payload, and holds on to it. */
+  UTF8String readString() throws DecodeException {
+    int length = readLength();
+    skipText(length);
+    return UTF8String.fromBytes(data, at - length, length);
   }
 
   /** Reads the bytes of a string, which must be well-formed UTF-8. */

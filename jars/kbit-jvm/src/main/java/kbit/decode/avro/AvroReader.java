@@ -33,7 +33,7 @@ interface AvroReader {
       case "float_as_double" -> in -> (double) in.readFloat();
       case "bytes" -> in -> in.readBytes(in.readLength());
       case "string_as_bytes" -> AvroCursor::readText;
-      case "string", "bytes_as_string" -> in -> UTF8String.fromBytes(in.readText());
+      case "string", "bytes_as_string" -> AvroCursor::readString;
       case "fixed" -> {
         int size = plan.get("size").asInt();
         yield in -> in.readBytes(size);
@@ -107,7 +107,7 @@ interface AvroReader {
       AvroBlocks blocks = new AvroBlocks(in);
       for (int count = blocks.next(); count != 0; count = blocks.next()) {
         for (int i = 0; i < count; i++) {
-          UTF8String key = UTF8String.fromBytes(in.readText());
+          UTF8String key = in.readString();
           entries.put(key, value.read(in));
         }
       }

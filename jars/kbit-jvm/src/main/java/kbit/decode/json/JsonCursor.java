@@ -108,6 +108,15 @@ class JsonCursor {
     return character >= '0' && character <= '9';
   }
 
+  /** Reads over the name at the cursor if it is this one as it stands; else reads nothing. */
+  final boolean skipName(byte[] name) {
+    if (name == null) return false;
+    int end = at + 1 + name.length;
+    boolean same = end < data.length && data[at] == '"' && data[end] == '"' && Arrays.equals(data, at + 1, end, name, 0, name.length);
+    if (same) at = end + 1;
+    return same;
+  }
+
   /** Reads the name of a member. */
   final byte[] name() throws DecodeException {
     if (peek() != '"') throw bad("expected a name in quotes");

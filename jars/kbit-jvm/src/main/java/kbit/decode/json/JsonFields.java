@@ -2,7 +2,6 @@ package kbit.decode.json;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
@@ -15,7 +14,7 @@ final class JsonFields {
   private final JsonReader[] readers;
   private final boolean[] required;
   private final Map<String, Integer> indices = new HashMap<>();
-  private final byte[][] names; // what each field was called last; null before the first
+  private final byte[][] names; // what each field was called last, without escapes; null before the first
   private final int depth;
 
   /**
@@ -49,8 +48,7 @@ final class JsonFields {
     int expected = 0; // members mostly come in the order of the fields
     while (more) {
       int start = in.place();
-      byte[] name = in.name();
-      int index = index(name, expected);
+      int index = expected < names.length && in.skipName(names[expected]) ? expected : index(in);
       in.expect(':');
       if (index >= 0) {
         if (seen[index]) throw JsonCursor.repeated(start);
@@ -59,7 +57,7 @@ final class JsonFields {
         expected = index + 1;
       } else {
         if (others == null) others = new HashSet<>();
-        if (!others.add(new String(name, StandardCharsets.UTF_8))) throw JsonCursor.repeated(start);
+        if (!others.add(nameAt(in, start))) throw JsonCursor.repeated(start);
         in.skip(depth);
       }
       more = in.more('}');
@@ -78,11 +76,21 @@ final class JsonFields {
     return null;
   }
 
-  private int index(byte[] name, int expected) {
-    if (expected < names.length && Arrays.equals(name, names[expected])) return expected;
+  private int index(JsonCursor in) throws DecodeException {
+    int start = in.place();
+    byte[] name = in.name();
     int index = indices.getOrDefault(new String(name, StandardCharsets.UTF_8), -1);
-    if (index >= 0) names[index] = name;
+    boolean plain = in.at - start == name.length + 2; // an escaped name is written in more than one way
+    if (index >= 0 && plain) names[index] = name;
     return index;
+  }
+
+  private static String nameAt(JsonCursor in, int start) throws DecodeException {
+    int at = in.at;
+    in.at = start;
+    String name = new String(in.name(), StandardCharsets.UTF_8);
+    in.at = at;
+    return name;
   }
 
   private DecodeException missing(int index, int position) {

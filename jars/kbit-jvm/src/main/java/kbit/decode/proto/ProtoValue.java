@@ -141,7 +141,7 @@ abstract class ProtoValue {
 
   private static UTF8String text(ProtoCursor in) throws DecodeException {
     int length = skipText(in);
-    return UTF8String.fromBytes(Arrays.copyOfRange(in.data, in.at - length, in.at));
+    return UTF8String.fromBytes(in.data, in.at - length, length); // a view of the payload
   }
 
   private static int skipText(ProtoCursor in) throws DecodeException {
