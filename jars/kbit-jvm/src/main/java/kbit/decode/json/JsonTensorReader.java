@@ -85,7 +85,7 @@ class JsonTensorReader implements JsonReader {
 
   /**
    * Reads bytes as long as they look like {@code 123,} without anything unusual; the general loop goes on from there,
-   * so it alone knows what is an error. It reads the last items, which {@link JsonBytes} leaves to it.
+   * so it alone knows what is an error. It takes white space behind commas, which {@link JsonBytes} leaves to it.
    */
   private static int smallNumbers(JsonCursor in, byte[] data, int index, int end) {
     byte[] text = in.data;
