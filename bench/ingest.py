@@ -50,8 +50,8 @@ class Case:
 
 CASES = (
     Case("Avro, image bytes", "avro", 50_000, 16, 8, "tensor", "bench-avro", 2.5),
-    Case("JSON, 784 numbers", "json", 25_000, 16, 8, "tensor", "bench-json", 6.0),
-    Case("JSON, 784 numbers, the template's own types", "json", 25_000, 16, 8, "array<int>", "bench-json", None),
+    Case("JSON, 784 numbers", "json", 25_000, 32, 16, "tensor", "bench-json", 6.0),
+    Case("JSON, 784 numbers, the template's own types", "json", 25_000, 32, 16, "array<int>", "bench-json", None),
     Case("near-empty batch (8 rows)", "avro", 8, 40, 20, "tensor", "bench-small", 4.0),
 )
 
