@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 from kbit_spark.config.experiment import ExperimentConfig
 from kbit_spark.config.load import dump
@@ -18,7 +17,7 @@ from kbit_spark.events import Event
 from kbit_spark.experiments import plan as plans
 from kbit_spark.experiments.findings import Findings
 from kbit_spark.experiments.plan import Plan, Run, read_plan, runs
-from kbit_spark.experiments.publish import WIDTH, publish, show
+from kbit_spark.experiments.publish import publish, show
 from kbit_spark.experiments.results import Result, read_result, write_result
 from kbit_spark.schemas import Snapshot
 from kbit_spark.session import spark_session
@@ -49,9 +48,8 @@ def run(config: ExperimentConfig) -> Findings:
     results = [result for run in runs(config, plan) if (result := read_result(run, plan)) is not None]
     findings = Findings.of(plan, config.changes() if config.against else {}, results)
     publish(Path(config.dir), findings)
-    console = Console(highlight=False, soft_wrap=True)
-    show(findings, Console(highlight=False, width=max(console.width, WIDTH)))
-    console.print(f"report: {Path(config.dir) / 'report.html'}", markup=False)
+    show(findings)
+    print(f"report: {Path(config.dir) / 'report.html'}", flush=True)
     return findings
 
 

@@ -39,9 +39,10 @@ class Findings:
         return cls(plan, changes, results, summaries, compare(pairs) if changes else {})
 
     def label(self, metric: Metric) -> str:
-        """Return a metric's name for people, with the split that it was measured on."""
+        """Return a metric's name for people, with its unit and the split that it was measured on."""
         splits = sorted({result.split for result in self.results})
-        return f"{' and '.join(splits)} {metric.label}" if metric.name in ("accuracy", "loss") else metric.label
+        split = f"{' and '.join(splits)} " if metric.name in ("accuracy", "loss") else ""
+        return f"{split}{metric.label}{metric.suffix}"
 
     def values(self, configuration: str, metric: str) -> list[float]:
         """Return what the runs of a configuration came to, in the order of the seeds."""

@@ -19,7 +19,7 @@ class Metric:
     Args:
         name: its key in files, with the unit.
         label: its name for people.
-        unit: how it is written.
+        unit: how it is written; a share as a percentage.
         more_is_better: whether a larger one is better.
     """
 
@@ -28,16 +28,25 @@ class Metric:
     unit: Unit
     more_is_better: bool
 
+    @property
+    def suffix(self) -> str:
+        """The unit of the texts, behind a comma; nothing where the label says it."""
+        return {"share": ", %", "s": ", s"}.get(self.unit, "")
+
     def text(self, value: float | None, *, signed: bool = False) -> str:
-        """Return a value for people; differences are `signed`, those of shares are percentage points."""
+        """Return a value for people, without its unit."""
         if value is None:
             return "-"
         sign = "+" if signed else ""
         if self.unit == "share":
-            return f"{100 * value:{sign}.2f}" + (" pp" if signed else " %")
-        if self.unit == "per_s":
-            return f"{value:{sign},.0f}"
-        return f"{value:{sign}.4f}" + (" s" if self.unit == "s" else "")
+            return f"{100 * value:{sign}.2f}"
+        return f"{value:{sign},.0f}" if self.unit == "per_s" else f"{value:{sign}.4g}"
+
+    def interval(self, low: float | None, high: float | None, *, signed: bool = False) -> str:
+        """Return an interval for people, without its unit."""
+        if low is None or high is None:
+            return "-"
+        return f"[{self.text(low, signed=signed)}, {self.text(high, signed=signed)}]"
 
 
 METRICS = (
@@ -45,7 +54,7 @@ METRICS = (
     Metric("loss", "loss", "loss", False),
     Metric("best_validation_accuracy", "best validation accuracy", "share", True),
     Metric("epoch_s", "epoch time", "s", False),
-    Metric("data_wait_s", "data wait per epoch", "s", False),
+    Metric("data_wait_s", "data wait", "s", False),
     Metric("samples_per_s", "samples/s", "per_s", True),
 )
 """`accuracy` and `loss` are of the test split, or of the validation split where there are no test rows."""

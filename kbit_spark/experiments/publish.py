@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import yaml
@@ -18,7 +16,8 @@ from kbit_spark.experiments.plan import write_atomically
 from kbit_spark.telemetry import charts
 from kbit_spark.telemetry.pages import render_page
 
-WIDTH = 132
+WIDTH = 200
+"""More than the tables need: on a narrower terminal their lines go on below, but nothing is cut off."""
 SUMMARY_HEAD = ("metric", "configuration", "n", "mean", "std", "95 % interval", "min", "q1", "median", "q3", "max")
 COMPARISON_HEAD = ("metric", "pairs", "difference", "95 % interval", "relative", "p", "p corrected", "verdict")
 
@@ -34,15 +33,17 @@ def publish(root: Path, findings: Findings) -> None:
     write_atomically(root / "report.html", report(findings))
 
 
-def show(findings: Findings, console: Console) -> None:
+def show(findings: Findings) -> None:
     """Print the statistics."""
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console.width = WIDTH
     console.print(_table(SUMMARY_HEAD, summary_rows(findings)))
     if findings.changes:
         for key, (before, after) in findings.changes.items():
-            console.print(f"variant: {key}={after} (baseline {before})", markup=False)
+            console.print(f"variant: {key}={after} (baseline {before})")
         console.print(_table(COMPARISON_HEAD, comparison_rows(findings)))
     for note in notes(findings):
-        console.print(f"note: {note}", markup=False)
+        console.print(f"note: {note}")
 
 
 def iterations(findings: Findings) -> pd.DataFrame:
@@ -71,9 +72,8 @@ def summary_rows(findings: Findings) -> list[list[str]]:
             if (summary := summaries.get(metric.name)) is None:
                 continue
             spread = (summary.minimum, summary.q1, summary.median, summary.q3, summary.maximum)
-            interval = _interval(metric, summary.low, summary.high)
-            middle = [metric.text(summary.mean), metric.text(summary.std), interval, *map(metric.text, spread)]
-            rows.append([findings.label(metric), name, str(summary.n), *middle])
+            middle = [metric.text(summary.mean), metric.text(summary.std), metric.interval(summary.low, summary.high)]
+            rows.append([findings.label(metric), name, str(summary.n), *middle, *map(metric.text, spread)])
     return rows
 
 
@@ -85,7 +85,7 @@ def comparison_rows(findings: Findings) -> list[list[str]]:
             continue
         relative = "-" if found.relative is None else f"{100 * found.relative:+.1f} %"
         difference = metric.text(found.difference, signed=True)
-        interval = _interval(metric, found.low, found.high, signed=True)
+        interval = metric.interval(found.low, found.high, signed=True)
         p_values = [f"{found.p_value:.3g}", f"{found.adjusted_p_value:.3g}"]
         rows.append(
             [
@@ -137,7 +137,7 @@ def _tiles(findings: Findings) -> list[tuple[str, str]]:
 
 def _boxes(findings: Findings, metric: Metric) -> str:
     values = {name: findings.values(name, metric.name) for name in findings.summaries}
-    return charts.boxes(values, percent=metric.unit == "share", unit={"s": "seconds"}.get(metric.unit, ""))
+    return charts.boxes(values, percent=metric.unit == "share")
 
 
 def _curves(findings: Findings, key: str) -> str:
@@ -148,20 +148,11 @@ def _curves(findings: Findings, key: str) -> str:
     return charts.curves(groups, "epoch", percent=key.endswith("accuracy"))
 
 
-def _interval(metric: Metric, low: float | None, high: float | None, *, signed: bool = False) -> str:
-    return "-" if low is None else f"[{metric.text(low, signed=signed)}, {metric.text(high, signed=signed)}]"
-
-
 def _table(head: tuple[str, ...], rows: list[list[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, name in enumerate(head):
+    for name in head:
         text = name in ("metric", "configuration", "verdict")
-        table.add_column(name, justify="left" if text else "right", no_wrap=number > 0)
+        table.add_column(name, justify="left" if text else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def describe(changes: Mapping[str, tuple[Any, Any]]) -> str:
-    """Return what the second configuration has instead, on one line."""
-    return ", ".join(f"{key}={after}" for key, (_, after) in changes.items())

@@ -80,7 +80,7 @@ def stacked(rows: Mapping[str, Mapping[str, float]]) -> str:
         return _svg(figure)
 
 
-def boxes(values: Mapping[str, Sequence[float]], percent: bool = False, unit: str = "") -> str:
+def boxes(values: Mapping[str, Sequence[float]], percent: bool = False) -> str:
     """Return one box per name (quartiles, whiskers to the last value within 1.5 quartile ranges) as SVG.
 
     The values themselves are drawn on it, for a few of them make no box that could be trusted. Empty without values.
@@ -103,9 +103,8 @@ def boxes(values: Mapping[str, Sequence[float]], percent: bool = False, unit: st
         axes.set_xticks(range(len(values)), [f"{name} (n={len(found)})" for name, found in values.items()])
         axes.set_xlim(-0.6, len(values) - 0.4)
         axes.grid(False, axis="x")
-        axes.set_ylabel(unit, color=_INK)
         if percent:
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:.4%}".rstrip("0%").rstrip(".") + "%")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.6g}%")
         return _svg(figure)
 
 
