@@ -45,11 +45,17 @@ def run(config: ExperimentConfig) -> Findings:
         plan.check(config)
     if plan is None or _left(config, plan):
         plan = _work(config, plan)
+    findings = _publish(config, plan)
+    show(findings)
+    print(f"report: {Path(config.dir) / 'report.html'}", flush=True)
+    return findings
+
+
+def _publish(config: ExperimentConfig, plan: Plan) -> Findings:
+    """Write down what the results that are there tell, and return it."""
     results = [result for run in runs(config, plan) if (result := read_result(run, plan)) is not None]
     findings = Findings.of(plan, config.changes() if config.against else {}, results)
     publish(Path(config.dir), findings)
-    show(findings)
-    print(f"report: {Path(config.dir) / 'report.html'}", flush=True)
     return findings
 
 
@@ -76,6 +82,7 @@ def _work(config: ExperimentConfig, plan: Plan | None) -> Plan:
     with sigterm_interrupts():
         for run in left:
             _iterate(spark, run, plan, snapshot)
+            _publish(config, plan)  # whoever looks at a long experiment need not wait for its end
     return plan
 
 

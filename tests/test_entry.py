@@ -102,7 +102,7 @@ def test_a_real_interrupt_exits_130(tmp_path: Path):
     assert (process.returncode, errors) == (130, "error: interrupted\n")
 
 
-@pytest.mark.parametrize("job", ["stream_ingest", "train_barrier"])
+@pytest.mark.parametrize("job", ["stream_ingest", "train_barrier", "experiment"])
 def test_the_jobs_start_as_scripts_and_as_text_without_a_file(tmp_path: Path, job: str):
     path = ROOT / f"jobs/{job}.py"
     environment = {**os.environ, "KBIT_LOG": str(tmp_path / "kbit.log")}
