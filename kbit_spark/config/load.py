@@ -82,12 +82,10 @@ def _read(file: Path | None) -> DictConfig:
 
 def _include(model: type[BaseModel], merged: DictConfig) -> None:
     """Put the contents of YAML files in the place of sections that name them."""
-    for key in merged:
-        field = model.model_fields.get(str(key))
-        if field is None or next(_models_in(field.annotation), None) is None or OmegaConf.is_interpolation(merged, key):
+    for key, field in model.model_fields.items():
+        if OmegaConf.is_interpolation(merged, key) or next(_models_in(field.annotation), None) is None:
             continue
-        value = None if OmegaConf.is_missing(merged, key) else merged[key]
-        if isinstance(value, str) and value.endswith((".yaml", ".yml")):
+        if key in merged and isinstance(value := merged[key], str) and value.endswith((".yaml", ".yml")):
             merged[key] = _read(Path(value))
 
 
