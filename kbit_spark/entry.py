@@ -81,7 +81,7 @@ def _parse(
         )  # fmt: skip
     parser.set_defaults(flags=[])
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="override one configuration value")
-    return parser.parse_args(arguments)
+    return parser.parse_intermixed_args(arguments)  # overrides and flags in any order
 
 
 def _log_to_file(path: Path) -> None:

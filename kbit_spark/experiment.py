@@ -77,6 +77,9 @@ def _work(config: ExperimentConfig, plan: Plan | None) -> Plan:
         fitting(first.config, snapshot, None)  # what is wrong is told before anything is started
     if new:
         plans.write_atomically(Path(config.dir) / plans.FILE, plan.model_dump_json(indent=2) + "\n")
+    print(
+        f"{len(left)} of {len(list(runs(config, plan)))} runs to do on {plan.table}, version {plan.version}", flush=True
+    )
     reuse = worker_settings(*(run.config for run in left))
     spark = spark_session("kbit-experiment", {**SETTINGS, **reuse, **config.train.spark})
     with sigterm_interrupts():

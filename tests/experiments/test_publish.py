@@ -24,9 +24,10 @@ PLAN = Plan(id="e1", table="/t/<samples>", table_id="1", version=4, train={}, ag
 def result(configuration: str, seed: int, accuracy: float, **changes: object) -> Result:
     curve = [{"epoch": float(i), "train_loss": 1 / (i + 1), "train_accuracy": accuracy} for i in range(3)]
     data = {
-        "experiment": "e1", "configuration": configuration, "iteration": seed, "seed": seed, "version": 4, "split": "test",
+        "experiment": "e1", "configuration": configuration, "iteration": seed, "seed": seed, "version": 4,
         "metrics": {"accuracy": accuracy, "loss": 1 - accuracy, "epoch_s": 2.0, "samples_per_s": 12_345.0},
-        "epochs": curve, "resumed": False, "stopped_early": False, "checkpoint": "/c", "config": {"model": configuration},
+        "split": "test", "epochs": curve, "resumed": False, "stopped_early": False, "checkpoint": "/c",
+        "config": {"model": configuration},
     }  # fmt: skip
     return Result.model_validate({**data, **changes})
 
