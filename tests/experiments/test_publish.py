@@ -43,7 +43,7 @@ def words(found: Findings) -> dict[str, str]:
     return {m.name: verdict(m, found.comparisons[m.name]) for m in METRICS if m.name in found.comparisons}
 
 
-def test_verdicts_say_what_is_known_and_what_cannot_be():
+def test_verdicts_say_what_is_known_and_what_cannot_be() -> None:
     same = {"epoch_s": "equal in every pair", "samples_per_s": "equal in every pair"}
     assert words(findings(8)) == {"accuracy": "better", "loss": "better", **same}
     assert words(findings(8, lambda seed: -0.01 - seed / 1000)) == {"accuracy": "worse", "loss": "worse", **same}
@@ -53,7 +53,7 @@ def test_verdicts_say_what_is_known_and_what_cannot_be():
     assert words(findings(5)) == {"accuracy": "too few pairs to tell", "loss": "too few pairs to tell", **same}
 
 
-def test_notes_tell_what_the_numbers_are_not():
+def test_notes_tell_what_the_numbers_are_not() -> None:
     assert notes(findings(8)) == []
     (few,) = notes(findings(5))
     assert "5 pairs of runs cannot show a difference" in few
@@ -66,7 +66,7 @@ def test_notes_tell_what_the_numbers_are_not():
     assert one.label(METRICS[0]) == "validation accuracy, %"
 
 
-def test_runs_without_a_partner_are_summarized_but_not_compared():
+def test_runs_without_a_partner_are_summarized_but_not_compared() -> None:
     found = Findings.of(PLAN, CHANGES, [*findings(2).results, result("baseline", 9, 0.5)])
     assert found.summaries["baseline"]["accuracy"].n == 3
     assert found.comparisons["accuracy"].pairs == 2
@@ -75,7 +75,7 @@ def test_runs_without_a_partner_are_summarized_but_not_compared():
     assert "<svg" not in report(nothing)
 
 
-def test_files_hold_the_numbers(tmp_path: Path):
+def test_files_hold_the_numbers(tmp_path: Path) -> None:
     publish(tmp_path, findings(8))
     document = json.loads((tmp_path / "experiment.json").read_text())
     assert (document["version"], document["changes"]) == (4, {"optimizer.learning_rate": [0.001, 0.01]})
@@ -96,7 +96,7 @@ def test_files_hold_the_numbers(tmp_path: Path):
     assert (rows[1]["accuracy"], rows[0]["best_validation_accuracy"]) == ("0.91", "")
 
 
-def test_the_report_refers_to_nothing_outside_and_shows_boxes_and_curves():
+def test_the_report_refers_to_nothing_outside_and_shows_boxes_and_curves() -> None:
     html = report(findings(8))
     assert html.count("<svg") == 4 + 2
     for text in (
@@ -114,7 +114,7 @@ def test_the_report_refers_to_nothing_outside_and_shows_boxes_and_curves():
     assert "against the baseline" not in report(Findings.of(PLAN, {}, [result("baseline", 0, 0.9)]))
 
 
-def test_the_terminal_gets_tables_that_are_not_cut_off(capsys: pytest.CaptureFixture[str]):
+def test_the_terminal_gets_tables_that_are_not_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
     show(findings(5))
     printed = capsys.readouterr().out
     assert "…" not in printed
@@ -126,7 +126,7 @@ def test_the_terminal_gets_tables_that_are_not_cut_off(capsys: pytest.CaptureFix
     assert "note: 5 pairs of runs cannot show a difference" in printed
 
 
-def test_charts_without_values_are_empty():
+def test_charts_without_values_are_empty() -> None:
     assert charts.boxes({"a": []}) == ""
     assert charts.curves({"a": [([], [])]}, "epoch", percent=False) == ""
     assert charts.boxes({"a": [1.0], "b": []}, percent=True).count("(n=") == 1

@@ -34,21 +34,21 @@ def epoch(number: int, train_s: float, **more: float) -> Event:
 # --- what is measured
 
 
-def test_speeds_are_medians_without_the_first_epoch():
+def test_speeds_are_medians_without_the_first_epoch() -> None:
     found = speeds([epoch(0, 9), epoch(1, 1), epoch(2, 2), epoch(3, 4)])
     assert found == pytest.approx({"epoch_s": 2, "data_wait_s": 0.2, "samples_per_s": 50})
     assert speeds([epoch(0, 9)])["epoch_s"] == 9  # there is no other
     assert speeds([]) == {}
 
 
-def test_epochs_that_were_gone_on_with_are_not_timed():
+def test_epochs_that_were_gone_on_with_are_not_timed() -> None:
     resume = Event("train_resume", numbers={"epoch": 1, "step": 14})
     assert speeds([epoch(0, 1), resume, epoch(1, 9), epoch(2, 2), epoch(3, 4)])["epoch_s"] == 3
     assert speeds([epoch(0, 1), epoch(1, 9), resume, epoch(1, 9)]) == {}
     assert [e["train_s"] for e in epochs_of([epoch(1, 5), epoch(0, 1), resume, epoch(1, 9)])] == [1, 9]
 
 
-def test_without_test_rows_the_epoch_with_the_lowest_validation_loss_is_judged():
+def test_without_test_rows_the_epoch_with_the_lowest_validation_loss_is_judged() -> None:
     told = [
         epoch(0, 1, validation_loss=0.3, validation_accuracy=0.91),
         epoch(1, 1, validation_loss=0.2, validation_accuracy=0.90),
@@ -63,7 +63,7 @@ def test_without_test_rows_the_epoch_with_the_lowest_validation_loss_is_judged()
 # --- runs
 
 
-def test_one_configuration_is_repeated_with_other_seeds_on_one_version():
+def test_one_configuration_is_repeated_with_other_seeds_on_one_version() -> None:
     found = list(runs(one := config(), plan(one)))
     assert [run.name for run in found] == ["baseline-seed-5", "baseline-seed-6", "baseline-seed-7"]
     assert {run.config.data.version for run in found} == {7}
@@ -72,7 +72,7 @@ def test_one_configuration_is_repeated_with_other_seeds_on_one_version():
     ]
 
 
-def test_two_configurations_share_seeds_and_take_turns():
+def test_two_configurations_share_seeds_and_take_turns() -> None:
     found = list(runs(both := config(against={"epochs": 9}), plan(both)))
     assert [(run.configuration[0], run.config.seed) for run in found] == [
         ("b", 5), ("v", 5), ("v", 6), ("b", 6), ("b", 7), ("v", 7),
@@ -83,7 +83,7 @@ def test_two_configurations_share_seeds_and_take_turns():
 # --- configurations
 
 
-def test_the_second_configuration_is_the_first_with_changes():
+def test_the_second_configuration_is_the_first_with_changes() -> None:
     found = config(against={"optimizer": {"learning_rate": 0.5}, "model_options": {"depth": 2}})
     assert found.variant().model_options == {"hidden": [8], "depth": 2}
     assert found.changes() == {"optimizer.learning_rate": (0.001, 0.5), "model_options.depth": (None, 2)}
@@ -109,14 +109,14 @@ def test_the_second_configuration_is_the_first_with_changes():
         ({"iteration": 1}, "did you mean iterations?"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(changes: dict[str, Any], says: str):
+def test_what_cannot_be_compared_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         config(**changes)
     assert says in caught.value.message
     assert "\n" not in caught.value.message
 
 
-def test_the_run_may_stand_in_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_run_may_stand_in_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sample = Path(__file__).parents[2] / "kbit_spark/cli/samples"
     with pytest.raises(UsageError, match=r"cannot read the configuration train\.yaml"):
@@ -132,7 +132,7 @@ def test_the_run_may_stand_in_a_file_of_its_own(tmp_path: Path, monkeypatch: pyt
 # --- going on
 
 
-def test_another_configuration_is_named_and_refused():
+def test_another_configuration_is_named_and_refused() -> None:
     begun = plan(config(against={"epochs": 9}))
     begun.check(config(against={"epochs": 9}, iterations=20))
     begun.check(config(against={"epochs": 9}, train={**TRAIN, "max_restarts": 0, "spark": {"a.b": "c"}}))
@@ -148,7 +148,7 @@ def test_another_configuration_is_named_and_refused():
     assert "choose another dir" in caught.value.hint
 
 
-def test_a_plan_is_kept_whole_or_refused(tmp_path: Path):
+def test_a_plan_is_kept_whole_or_refused(tmp_path: Path) -> None:
     assert read_plan(tmp_path) is None
     write_atomically(tmp_path / "plan.json", plan(config()).model_dump_json())
     assert read_plan(tmp_path) == plan(config())
