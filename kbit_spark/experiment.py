@@ -53,8 +53,9 @@ def run(config: ExperimentConfig) -> Findings:
 
 def _publish(config: ExperimentConfig, plan: Plan) -> Findings:
     """Write down what the results that are there tell, and return it."""
-    results = [result for run in runs(config, plan) if (result := read_result(run, plan)) is not None]
-    findings = Findings.of(plan, config.changes() if config.against else {}, results)
+    found = [read_result(run, plan) for run in runs(config, plan)]
+    results = [result for result in found if result is not None]
+    findings = Findings.of(plan, config.changes() if config.against else {}, results, len(found))
     publish(Path(config.dir), findings)
     return findings
 
@@ -64,23 +65,30 @@ def _left(config: ExperimentConfig, plan: Plan) -> list[Run]:
     return [run for run in runs(config, plan) if read_result(run, plan) is None]
 
 
-def _work(config: ExperimentConfig, plan: Plan | None) -> Plan:
-    """Run everything that is left, and return the plan; a new one is kept before the first run."""
+def _begin(config: ExperimentConfig, plan: Plan | None) -> tuple[Plan, Snapshot]:
+    """Return the plan with the table version it pins; a new plan is kept once it is sure that its runs can begin.
+
+    Raises:
+        KbitError: see `train.check` and `train.fitting`.
+    """
     data = config.train.data
     snapshot = resolve(data.table, data.version if plan is None else plan.version, data.longest_run_s)
-    new = plan is None
-    plan = plan or Plan.of(config, snapshot, new_run_id("experiment"))
-    plan.check_table(snapshot)
-    left = _left(config, plan)
-    for first in {run.configuration: run for run in left[::-1]}.values():
-        check(first.config)
-        fitting(first.config, snapshot, None)  # what is wrong is told before anything is started
-    if new:
-        plans.write_atomically(Path(config.dir) / plans.FILE, plan.model_dump_json(indent=2) + "\n")
-    print(
-        f"{len(left)} of {len(list(runs(config, plan)))} runs to do on {plan.table}, version {plan.version}", flush=True
-    )
-    reuse = worker_settings(*(run.config for run in left))
+    begun = plan or Plan.of(config, snapshot, new_run_id("experiment"))
+    begun.check_table(snapshot)
+    for one in {run.configuration: run.config for run in runs(config, begun)}.values():
+        check(one)
+        fitting(one, snapshot, None)
+    if plan is None:
+        plans.write_atomically(Path(config.dir) / plans.FILE, begun.model_dump_json(indent=2) + "\n")
+    return begun, snapshot
+
+
+def _work(config: ExperimentConfig, plan: Plan | None) -> Plan:
+    """Run everything that is left, and return the plan."""
+    plan, snapshot = _begin(config, plan)
+    planned, left = list(runs(config, plan)), _left(config, plan)
+    print(f"{len(left)} of {len(planned)} runs to do on {plan.table}, version {plan.version}", flush=True)
+    reuse = worker_settings(*(run.config for run in planned))
     spark = spark_session("kbit-experiment", {**SETTINGS, **reuse, **config.train.spark})
     with sigterm_interrupts():
         for run in left:

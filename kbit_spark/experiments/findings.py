@@ -20,6 +20,7 @@ class Findings:
         plan: the experiment's.
         changes: keys in which the second configuration differs, each with both values; empty without one.
         results: of all runs that have ended.
+        runs: how many runs there will be in all.
         summaries: by configuration and metric.
         comparisons: by metric; empty without a second configuration.
     """
@@ -27,16 +28,17 @@ class Findings:
     plan: Plan
     changes: Mapping[str, tuple[Any, Any]]
     results: Sequence[Result]
+    runs: int
     summaries: Mapping[str, Mapping[str, Summary]]
     comparisons: Mapping[str, Comparison]
 
     @classmethod
-    def of(cls, plan: Plan, changes: Mapping[str, tuple[Any, Any]], results: Sequence[Result]) -> Findings:
+    def of(cls, plan: Plan, changes: Mapping[str, tuple[Any, Any]], results: Sequence[Result], runs: int) -> Findings:
         """Summarize results, and compare the configurations if there are two."""
         names = [BASELINE, VARIANT] if changes else [BASELINE]
         summaries = {name: _summaries([r for r in results if r.configuration == name]) for name in names}
         pairs = {metric.name: _pairs(results, metric.name) for metric in METRICS}
-        return cls(plan, changes, results, summaries, compare(pairs) if changes else {})
+        return cls(plan, changes, results, runs, summaries, compare(pairs) if changes else {})
 
     def label(self, metric: Metric) -> str:
         """Return a metric's name for people, with its unit and the split that it was measured on."""
@@ -55,6 +57,7 @@ class Findings:
             "experiment": self.plan.id,
             "table": self.plan.table,
             "version": self.plan.version,
+            "runs": self.runs,
             "confidence": CONFIDENCE,
             "significance": SIGNIFICANCE,
             "changes": {key: list(values) for key, values in self.changes.items()},
@@ -75,7 +78,7 @@ class Findings:
 def verdict(metric: Metric, comparison: Comparison) -> str:
     """Say what a comparison means for the second configuration."""
     if comparison.is_significant:
-        return "better" if (comparison.difference > 0) == metric.more_is_better else "worse"
+        return "better" if (comparison.tendency > 0) == metric.more_is_better else "worse"
     if not comparison.differing:
         return "equal in every pair"
     return "no difference shown" if comparison.could_be_significant else "too few pairs to tell"
@@ -84,9 +87,12 @@ def verdict(metric: Metric, comparison: Comparison) -> str:
 def notes(findings: Findings) -> list[str]:
     """Return what a reader must know to take the numbers for no more than they are."""
     found = []
-    if len(findings.comparisons) and (comparison := next(iter(findings.comparisons.values()))):
-        pairs = max(c.pairs for c in findings.comparisons.values())
-        if pairs < (needed := comparison.pairs_needed):
+    if len(findings.results) < findings.runs:
+        found.append(f"{len(findings.results)} of {findings.runs} runs have ended.")
+    elif findings.comparisons:
+        pairs = max(comparison.pairs for comparison in findings.comparisons.values())
+        needed = max(comparison.pairs_needed for comparison in findings.comparisons.values())
+        if pairs < needed:
             found.append(
                 f"{pairs} pairs of runs cannot show a difference: a test of {len(findings.comparisons)} metrics at "
                 f"{SIGNIFICANCE:.0%} needs at least {needed}, whatever they say. Start again with iterations={needed}."

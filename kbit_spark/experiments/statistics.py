@@ -62,6 +62,8 @@ class Comparison:
         low: lower end of its confidence interval, None for a single pair.
         high: upper end.
         relative: `difference` as a share of the first configuration's mean, None where that is 0.
+        tendency: which way the signed ranks point, 1 where the second configuration's values are the larger ones, else
+            -1, or 0; one outlier can turn the mean, but not this.
         p_value: of the Wilcoxon signed-rank test, two-sided.
         adjusted_p_value: corrected for the number of metrics that were tested (Holm).
         pairs_needed: fewest differing pairs with which the corrected test could reach `SIGNIFICANCE`.
@@ -73,6 +75,7 @@ class Comparison:
     low: float | None
     high: float | None
     relative: float | None
+    tendency: int
     p_value: float
     adjusted_p_value: float
     pairs_needed: int
@@ -120,6 +123,7 @@ def _compare(first: np.ndarray, second: np.ndarray) -> Comparison:
         low=low,
         high=high,
         relative=difference / mean if mean else None,
+        tendency=int(np.sign(np.sign(told) @ stats.rankdata(np.abs(told)))),
         p_value=p_value,
         adjusted_p_value=p_value,
         pairs_needed=pairs_needed(1),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kbit_spark import experiment
 from kbit_spark.config.experiment import ExperimentConfig
@@ -142,6 +143,19 @@ def test_an_experiment_that_was_killed_runs_only_what_is_missing(tmp_path: Path)
     foreign.unlink()
     (Path(table) / "_delta_log").rename(tmp_path / "log")
     assert "no Delta table" in refusal(tmp_path).message
+
+
+def test_without_test_rows_validation_judges_and_a_fault_names_its_run(spark: SparkSession, tmp_path: Path) -> None:
+    write_samples(tmp_path / "samples", train=ROWS, validation=64, test=0)
+    changes: dict[str, Any] = {"against": {}, "train": {"model": "mlp", "model_options": {}, "epochs": 1}}
+    (result,) = run(tmp_path, iterations=1, **changes).results
+    assert (result.split, len(result.epochs)) == ("validation", 1)
+    assert result.metrics["accuracy"] == result.epochs[0]["validation_accuracy"]
+    assert result.metrics["epoch_s"] == result.epochs[0]["train_s"]
+    (tmp_path / "experiment/baseline/seed-1/checkpoints/step-000000001").mkdir(parents=True)
+    error = refusal(tmp_path, iterations=2, **changes)
+    assert error.message.startswith("baseline, seed 1: no checkpoint under ")
+    assert list(results(tmp_path)) == [("baseline", 0)]
 
 
 def test_what_can_never_run_is_refused_before_anything_is_started(tmp_path: Path) -> None:

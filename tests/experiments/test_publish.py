@@ -36,7 +36,7 @@ def findings(pairs: int, better: Callable[[int], float] = lambda seed: 0.01 + se
     found = []
     for seed in range(pairs):
         found += [result("baseline", seed, 0.9 + seed / 200), result("variant", seed, 0.9 + seed / 200 + better(seed))]
-    return Findings.of(PLAN, CHANGES, found)
+    return Findings.of(PLAN, CHANGES, found, 2 * pairs)
 
 
 def words(found: Findings) -> dict[str, str]:
@@ -58,7 +58,9 @@ def test_notes_tell_what_the_numbers_are_not() -> None:
     (few,) = notes(findings(5))
     assert "5 pairs of runs cannot show a difference" in few
     assert "a test of 4 metrics at 5% needs at least 8" in few
-    one = Findings.of(PLAN, {}, [result("baseline", 0, 0.9, split="validation", resumed=True)])
+    partial = findings(5)
+    assert notes(Findings.of(PLAN, CHANGES, partial.results, 16)) == ["10 of 16 runs have ended."]
+    one = Findings.of(PLAN, {}, [result("baseline", 0, 0.9, split="validation", resumed=True)], 1)
     spread, resumed, split = notes(one)
     assert "no spread" in spread
     assert "baseline seed 0" in resumed
@@ -67,10 +69,10 @@ def test_notes_tell_what_the_numbers_are_not() -> None:
 
 
 def test_runs_without_a_partner_are_summarized_but_not_compared() -> None:
-    found = Findings.of(PLAN, CHANGES, [*findings(2).results, result("baseline", 9, 0.5)])
+    found = Findings.of(PLAN, CHANGES, [*findings(2).results, result("baseline", 9, 0.5)], 5)
     assert found.summaries["baseline"]["accuracy"].n == 3
     assert found.comparisons["accuracy"].pairs == 2
-    nothing = Findings.of(PLAN, CHANGES, [])
+    nothing = Findings.of(PLAN, CHANGES, [], 16)
     assert (summary_rows(nothing), comparison_rows(nothing), nothing.comparisons) == ([], [], {})
     assert "<svg" not in report(nothing)
 
@@ -111,7 +113,7 @@ def test_the_report_refers_to_nothing_outside_and_shows_boxes_and_curves() -> No
     assert "/t/&lt;samples&gt;, version 4" in html
     assert "Configuration: variant" in html
     assert not re.search(r'(src|href)="(?!#)', html.replace("xlink:href", "href"))
-    assert "against the baseline" not in report(Findings.of(PLAN, {}, [result("baseline", 0, 0.9)]))
+    assert "against the baseline" not in report(Findings.of(PLAN, {}, [result("baseline", 0, 0.9)], 1))
 
 
 def test_the_terminal_gets_tables_that_are_not_cut_off(capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,6 +125,14 @@ def test_a_comparison_pairs_runs_by_seed() -> None:
     assert (equal.differing, equal.p_value, equal.adjusted_p_value, equal.is_significant) == (0, 1.0, 1.0, False)
 
 
+def test_one_outlier_turns_the_mean_but_not_the_verdict() -> None:
+    slower = [1.0 + i / 100 for i in range(11)]
+    found = compare({"epoch_s": ([1.0] * 12, [*[1 + s / 10 for s in slower], 0.0001])})["epoch_s"]
+    assert (found.tendency, found.is_significant) == (1, True)
+    found = compare({"epoch_s": ([9.0] * 12, [*[9 + s / 10 for s in slower], 0.0001])})["epoch_s"]
+    assert (found.tendency, found.is_significant, found.difference < 0) == (1, True, True)
+
+
 @given(st.integers(1, 7))
 def test_too_few_pairs_are_never_significant(pairs: int) -> None:
     values = list(range(pairs))
