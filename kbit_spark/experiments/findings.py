@@ -81,7 +81,9 @@ def verdict(metric: Metric, comparison: Comparison) -> str:
         return "better" if (comparison.tendency > 0) == metric.more_is_better else "worse"
     if not comparison.differing:
         return "equal in every pair"
-    return "no difference shown" if comparison.could_be_significant else "too few pairs to tell"
+    if comparison.could_be_significant:
+        return "no difference shown"
+    return "too few pairs differ to tell" if comparison.pairs >= comparison.pairs_needed else "too few pairs to tell"
 
 
 def notes(findings: Findings) -> list[str]:

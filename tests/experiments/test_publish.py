@@ -50,6 +50,8 @@ def test_verdicts_say_what_is_known_and_what_cannot_be() -> None:
     assert words(findings(8, lambda seed: 0.01 * (-1) ** seed)) == {
         "accuracy": "no difference shown", "loss": "no difference shown", **same,
     }  # fmt: skip
+    few = words(findings(8, lambda seed: 0.01 if seed < 3 else 0))
+    assert few == {"accuracy": "too few pairs differ to tell", "loss": "too few pairs differ to tell", **same}
     assert words(findings(5)) == {"accuracy": "too few pairs to tell", "loss": "too few pairs to tell", **same}
 
 
