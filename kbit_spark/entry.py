@@ -19,7 +19,11 @@ log = logging.getLogger("kbit")
 
 
 def run_job(
-    model: type[Config], job: Callable[[Config], object], description: str, flags: Mapping[str, str] | None = None
+    model: type[Config],
+    job: Callable[[Config], object],
+    description: str,
+    flags: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> None:
     """Run a job whose arguments are ``[--config FILE] [section.key=value ...]`` and end the process.
 
@@ -28,10 +32,12 @@ def run_job(
         job: what to run.
         description: what the job does, for `--help`.
         flags: more arguments, each short for setting a key to true: name (``--rebase``) to key (``guard.rebase``).
+        options: more arguments with a value, each short for an override with that value in place of ``{}``: name
+            (``--iterations``) to override (``iterations={}``); they may be given several times.
     """
 
     def main() -> None:
-        arguments = _parse(description, sys.argv[1:], flags or {})
+        arguments = _parse(description, sys.argv[1:], flags or {}, options or {})
         job(load(model, arguments.config, [*arguments.overrides, *arguments.flags]))
 
     exit_with(main)
@@ -59,16 +65,23 @@ def report(error: KbitError) -> None:
     _tell(error.message, error.hint)
 
 
-def _parse(description: str, arguments: Sequence[str], flags: Mapping[str, str]) -> argparse.Namespace:
+def _parse(
+    description: str, arguments: Sequence[str], flags: Mapping[str, str], options: Mapping[str, str]
+) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--config", type=Path, help="YAML file; `kbit config init` writes a sample")
     for flag, key in flags.items():
         parser.add_argument(
             flag, dest="flags", action="append_const", const=f"{key}=true", default=[], help=f"short for {key}=true"
         )
+    for option, override in options.items():
+        parser.add_argument(
+            option, dest="flags", action="append", type=override.format, default=[], metavar="VALUE",
+            help=f"short for {override.format('VALUE')}",
+        )  # fmt: skip
     parser.set_defaults(flags=[])
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="override one configuration value")
-    return parser.parse_args(arguments)
+    return parser.parse_intermixed_args(arguments)  # overrides and flags in any order
 
 
 def _log_to_file(path: Path) -> None:

@@ -30,6 +30,7 @@ Kind = Literal[
     "train_restart",  # a lost attempt: which rank, at which step, why
     "follow_wait",  # nothing to train on yet
     "follow_window",  # one per window of follow mode, trained and decided on
+    "experiment_iteration",  # one per finished iteration of an experiment
 ]
 
 

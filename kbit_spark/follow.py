@@ -21,7 +21,7 @@ from kbit_spark.session import spark_session
 from kbit_spark.stopping import StopRequest
 from kbit_spark.tables.snapshot import require_columns
 from kbit_spark.telemetry.hub import Telemetry
-from kbit_spark.train import SETTINGS, Emits, check, checkpoint_dir, fit
+from kbit_spark.train import SETTINGS, Emits, check, checkpoint_dir, fit, worker_settings
 from kbit_spark.training import checkpoint
 from kbit_spark.training.champion import Promoted, adopt, decide, read_promoted
 from kbit_spark.training.checkpoint import Checkpoint
@@ -39,17 +39,12 @@ def run(config: TrainConfig) -> None:
     check(config)
     windows = Windows(config)
     windows.look()  # what is wrong with table or checkpoint is told before anything is started
-    spark = spark_session("kbit-follow", {**SETTINGS, **_workers(config), **config.spark})
+    spark = spark_session("kbit-follow", {**SETTINGS, **worker_settings(config), **config.spark})
     with (
         StopRequest("window") as stop,
         Telemetry.open(config.telemetry, "follow", spark, config_text=dump(config)) as telemetry,
     ):
         follow(spark, config, windows.until(stop, telemetry), telemetry)
-
-
-def _workers(config: TrainConfig) -> dict[str, str]:
-    """Let ranks on CPUs keep torch loaded between windows; a rank that has used a GPU could not change to another."""
-    return {"spark.python.worker.reuse": "true"} if config.device == "cpu" else {}
 
 
 def follow(spark: SparkSession, config: TrainConfig, windows: Iterator[Turn], telemetry: Emits) -> None:

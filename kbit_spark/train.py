@@ -34,6 +34,11 @@ SETTINGS = {
 }
 
 
+def worker_settings(*configs: TrainConfig) -> dict[str, str]:
+    """Let ranks on CPUs keep torch loaded between runs; a rank that has used a GPU could not change to another."""
+    return {"spark.python.worker.reuse": "true"} if all(config.device == "cpu" for config in configs) else {}
+
+
 class Emits(Protocol):
     """What training needs of telemetry."""
 
@@ -74,13 +79,23 @@ def plan(config: TrainConfig) -> tuple[Snapshot, Checkpoint | None]:
         began = found.manifest.identity
         if began.table_id == snapshot.table_id and began.version != snapshot.version:
             snapshot = resolve(config.data.table, began.version, longest)
+    return fitting(config, snapshot, found), found
+
+
+def fitting(config: TrainConfig, snapshot: Snapshot, found: Checkpoint | None) -> Snapshot:
+    """Check that table, model and checkpoint fit each other; return the snapshot with the input's shape.
+
+    Raises:
+        UsageError: the model cannot be made.
+        RunError: the table or the checkpoint is not fit for the run.
+    """
     snapshot = with_shape(snapshot, config.data.input, config.data.input_shape)
     tensor = require_columns(snapshot, config.data.input)
     registry.build(config.model, tensor.shape, config.data.classes, config.model_options)
     if found is not None:
         checkpoint.check_identity(found, Identity.of(config, snapshot))
     _enough_rows(snapshot, config)
-    return snapshot, found
+    return snapshot
 
 
 def check(config: TrainConfig) -> None:

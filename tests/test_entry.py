@@ -71,6 +71,29 @@ def test_a_typo_exits_2_and_names_the_nearest_key(tmp_path: Path):
     assert process.stderr.startswith("error: the command line: unknown key epoch; did you mean epochs?\n")
 
 
+def test_flags_with_values_are_overrides_wherever_they_stand(tmp_path: Path):
+    options = 'options={"--times": "epochs={}", "--model": "model_options.{}"})'
+    job = JOB.format(body="print(config.epochs, config.seed, config.model_options)")
+    job = job.replace('"A job.")', f'"A job.", {options}')
+    command = [
+        sys.executable,
+        "-c",
+        job,
+        *VALID,
+        "--times",
+        "3",
+        "seed=2",
+        "--model",
+        "a=1",
+        "--model",
+        "b.c=x",
+        "seed=4",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KBIT_LOG": str(tmp_path / "kbit.log")}
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (process.stdout, process.stderr) == ("3 4 {'a': 1, 'b': {'c': 'x'}}\n", "")
+
+
 def test_an_unknown_flag_and_help_are_argparse_own(tmp_path: Path):
     process, _ = run(tmp_path, "pass", "--confg", "x")
     assert process.returncode == 2
@@ -102,7 +125,7 @@ def test_a_real_interrupt_exits_130(tmp_path: Path):
     assert (process.returncode, errors) == (130, "error: interrupted\n")
 
 
-@pytest.mark.parametrize("job", ["stream_ingest", "train_barrier"])
+@pytest.mark.parametrize("job", ["stream_ingest", "train_barrier", "experiment"])
 def test_the_jobs_start_as_scripts_and_as_text_without_a_file(tmp_path: Path, job: str):
     path = ROOT / f"jobs/{job}.py"
     environment = {**os.environ, "KBIT_LOG": str(tmp_path / "kbit.log")}

@@ -38,6 +38,7 @@ class Job(str, Enum):
 
     ingest = "ingest"
     train = "train"
+    experiment = "experiment"
 
 
 class Dataset(str, Enum):

@@ -24,12 +24,16 @@ Model = TypeVar("Model", bound=Frozen)
 def load(model: type[Model], file: Path | None, overrides: Sequence[str] = ()) -> Model:
     """Return the configuration of `file` (none: the model's defaults) with `overrides` (``a.b=value``) applied.
 
+    A section may also be the name of a YAML file that holds it; later overrides then change what the file says.
+
     Raises:
         UsageError: an unreadable file, an override without ``=``, an unknown key, a value of the wrong type.
     """
     merged = _read(file)
+    _include(model, merged)
     for override in overrides:
         _apply(merged, override)
+        _include(model, merged)
     source = str(file) if file else "the command line"
     try:
         data = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
@@ -74,6 +78,15 @@ def _read(file: Path | None) -> DictConfig:
         msg = f"{file} must hold a mapping of keys, not a list"
         raise UsageError(msg)
     return loaded
+
+
+def _include(model: type[BaseModel], merged: DictConfig) -> None:
+    """Put the contents of YAML files in the place of sections that name them."""
+    for key, field in model.model_fields.items():
+        if OmegaConf.is_interpolation(merged, key) or next(_models_in(field.annotation), None) is None:
+            continue
+        if key in merged and isinstance(value := merged[key], str) and value.endswith((".yaml", ".yml")):
+            merged[key] = _read(Path(value))
 
 
 def _apply(merged: DictConfig, override: str) -> None:

@@ -80,6 +80,62 @@ def stacked(rows: Mapping[str, Mapping[str, float]]) -> str:
         return _svg(figure)
 
 
+def boxes(values: Mapping[str, Sequence[float]], percent: bool = False) -> str:
+    """Return one box per name (quartiles, whiskers to the last value within 1.5 quartile ranges) as SVG.
+
+    The values themselves are drawn on it, for a few of them make no box that could be trusted. Empty without values.
+    """
+    values = {name: found for name, found in values.items() if found}
+    if not values:
+        return ""
+    with rc_context(_STYLE):
+        figure, axes = _axes(3.0)
+        ink = {"color": _INK, "linewidth": 1.2}
+        for place, (colour, found) in enumerate(zip(PALETTE * len(values), values.values(), strict=False)):
+            axes.boxplot(
+                [found], positions=[place], widths=0.45, showfliers=False, patch_artist=True, manage_ticks=False,
+                boxprops={"facecolor": colour, "alpha": 0.35, "edgecolor": _INK},
+                medianprops={"color": colour, "linewidth": 2.5}, whiskerprops=ink, capprops=ink,
+            )  # fmt: skip
+            middle = (len(found) - 1) / 2
+            beside = [place + 0.3 * (number - middle) / max(len(found), 8) for number in range(len(found))]
+            axes.plot(beside, found, "o", color=colour, markersize=4, markeredgecolor=_INK, markeredgewidth=0.5)
+        axes.set_xticks(range(len(values)), [f"{name} (n={len(found)})" for name, found in values.items()])
+        axes.set_xlim(-0.6, len(values) - 0.4)
+        axes.grid(False, axis="x")
+        if percent:
+            axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.6g}%")
+        return _svg(figure)
+
+
+def curves(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]], x_label: str, percent: bool) -> str:
+    """Return the curves (x and y) of each group's members, thin, and their mean, thick, as SVG; empty without points.
+
+    The mean at an x is that of the members that have it.
+    """
+    groups = {name: found for name, members in groups.items() if (found := [points for points in members if points[0]])}
+    if not groups:
+        return ""
+    with rc_context(_STYLE):
+        figure, axes = _axes(3.0)
+        for colour, (name, members) in zip(PALETTE * len(groups), groups.items(), strict=False):
+            at: dict[float, list[float]] = {}
+            for x, y in members:
+                axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.4)
+                for place, value in zip(x, y, strict=True):
+                    at.setdefault(place, []).append(value)
+            mean = [sum(at[place]) / len(at[place]) for place in sorted(at)]
+            marker = "o" if len(mean) <= 40 else ""
+            label = f"{name}, mean of {len(members)}"
+            axes.plot(sorted(at), mean, color=colour, linewidth=2.2, marker=marker, markersize=4, label=label)
+        axes.set_xlabel(x_label)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if percent:
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.legend(frameon=False, labelcolor=_INK)
+        return _svg(figure)
+
+
 def _axes(height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(6.4, height), layout="constrained")
     axes = figure.add_subplot()

@@ -48,6 +48,8 @@ def describe(event: Event) -> str:
         return f"waiting for new rows in {labels.get('table')}, which has {n.get('rows', 0):,.0f}"
     if event.kind == "follow_window":
         return _window(n)
+    if event.kind == "experiment_iteration":
+        return _iteration(event)
     if event.kind == "table_care" and labels.get("outcome") == "failed":
         return f"{labels.get('action')} of {labels.get('table')} failed: {labels.get('reason')}"
     if event.kind == "decode_placement":
@@ -74,6 +76,18 @@ def _window(n: Mapping[str, float]) -> str:
         f"window {n.get('window', 0):.0f}  versions {first:.0f}-{last:.0f}  {n.get('new_rows', 0):,.0f} new rows"
         f" + {n.get('replayed_rows', 0):,.0f} replayed  {n.get('rows_so_far', 0):,.0f} so far"
         f"{accuracy}{before}  p {n.get('p_value', 1):.2g}  {promoted}{fresh}  {n.get('duration_s', 0):.1f} s"
+    )
+
+
+def _iteration(event: Event) -> str:
+    """Return a finished iteration of an experiment as text."""
+    n, labels = event.numbers, event.labels
+    return (
+        f"iteration {n.get('iteration', 0) + 1:.0f}  {labels.get('configuration')}  seed {n.get('seed', 0):.0f}"
+        + (f"  {labels.get('split')} accuracy {n['accuracy']:.2%}" if "accuracy" in n else "")
+        + (f"  epoch {n['epoch_s']:.3f} s" if "epoch_s" in n else "")
+        + (f"  data wait {n['data_wait_s']:.3f} s" if "data_wait_s" in n else "")
+        + (f"  {n['samples_per_s']:,.0f} samples/s" if "samples_per_s" in n else "")
     )
 
 
@@ -129,4 +143,4 @@ def own_stdout() -> TextIO:
 def _style(event: Event) -> str:
     if event.kind in _YELLOW or event.labels.get("damaged"):
         return "yellow"
-    return "bold" if event.kind in ("train_epoch", "train_test", "follow_window", "run") else ""
+    return "bold" if event.kind in ("train_epoch", "train_test", "follow_window", "experiment_iteration", "run") else ""

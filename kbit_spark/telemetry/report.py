@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment
 
 from kbit_spark.events import Event
 from kbit_spark.schemas import Rejection
 from kbit_spark.telemetry import charts
+from kbit_spark.telemetry.pages import render_page
 
 MAX_BAD = 200
 MAX_STAGES = 15
@@ -44,10 +42,9 @@ def render(events: Sequence[Event], bad: Sequence[Rejection] = (), title: str = 
     kinds: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         kinds[event.kind].append(event)
-    source = resources.files("kbit_spark.telemetry").joinpath("report.html.j2").read_text(encoding="utf-8")
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(source)
     stages = _stages(kinds["spark_stage"])
-    return template.render(
+    return render_page(
+        "report.html.j2",
         title=title,
         span=(events[0].time, events[-1].time) if events else None,
         tiles=_tiles(kinds),

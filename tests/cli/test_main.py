@@ -53,7 +53,7 @@ def test_a_broker_on_a_port_that_is_taken(tmp_path: Path) -> None:
     assert not (tmp_path / ".kbit/broker").exists()
 
 
-@pytest.mark.parametrize("job", ["ingest", "train"])
+@pytest.mark.parametrize("job", ["ingest", "train", "experiment"])
 def test_config_init_never_overwrites(job: str, tmp_path: Path) -> None:
     assert kbit("config", "init", job, "--output", "c.yaml", cwd=tmp_path).returncode == 0
     text = (tmp_path / "c.yaml").read_text()
