@@ -36,7 +36,13 @@ class Recorder:
 
 
 def main(master: str) -> None:
-    settings = {"spark.master": master, "spark.executor.memory": "1g", "spark.driver.host": "127.0.0.1"}
+    settings = {
+        "spark.master": master,
+        "spark.executor.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        # as in follow mode on CPUs; torch is loaded twice in all, not twice a run
+        "spark.python.worker.reuse": "true",
+    }
     spark = spark_session("kbit-train", {**train.SETTINGS, **settings})
     spark.sparkContext.setLogLevel("ERROR")
     print(json.dumps({"ready": True}), flush=True)
