@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
@@ -112,8 +113,12 @@ def _batches_of(
     windows: Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]], columns: Columns, skip: int
 ) -> Iterator[Batch]:
     for inputs, targets in windows:
-        for step in range(skip, len(inputs)):
-            yield _batch(inputs[step], targets[step], columns)
+        steps = zip(
+            as_inputs(torch.from_numpy(inputs), columns.tensor).unbind(),
+            torch.from_numpy(targets).unbind(),
+            strict=True,
+        )
+        yield from (Batch(*step) for step in islice(steps, skip, None))
         skip = 0
 
 
@@ -123,15 +128,12 @@ def _evaluation(source: Source, batch_rows: int) -> Iterator[Batch]:
     reader = RowGroupReader(source.groups, source.columns)
     for begin in range(start, stop, batch_rows):
         rows = reader.read(stream.segments(begin, min(begin + batch_rows, stop)))
-        batch = _batch(rows.inputs.copy(), rows.targets, source.columns)  # copied: Arrow's memory is read-only
+        inputs = torch.from_numpy(rows.inputs.copy())  # copied: Arrow's memory is read-only
+        batch = Batch(as_inputs(inputs, source.columns.tensor), torch.from_numpy(rows.targets))
         yield batch.pinned() if source.pin else batch
 
 
 def as_inputs(rows: torch.Tensor, tensor: Tensor) -> torch.Tensor:
-    """View uint8 of shape (rows, bytes of a tensor) as tensors of shape (rows, *tensor shape)."""
+    """View uint8 of shape (..., bytes of a tensor) as tensors of shape (..., *tensor shape)."""
     dtype: torch.dtype = getattr(torch, tensor.dtype)
-    return rows.view(dtype).reshape(len(rows), *tensor.shape)
-
-
-def _batch(inputs: NDArray[np.uint8], targets: NDArray[np.int64], columns: Columns) -> Batch:
-    return Batch(as_inputs(torch.from_numpy(inputs), columns.tensor), torch.from_numpy(targets))
+    return rows.view(dtype).reshape(*rows.shape[:-1], *tensor.shape)
