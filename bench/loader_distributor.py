@@ -24,11 +24,11 @@ def session() -> SparkSession:
 
 
 def rate(frame: DataFrame, batch: int, passes: int) -> dict[str, float]:
-    """Return rows per CPU second of the median pass, by worker processes: one, the loader's default, and none."""
+    """Return rows per CPU second of the median pass with one worker process, the loader's default, and with none."""
     samples = frame.count()
     distributor = TorchDistributor(num_processes=1, local_mode=False, use_gpu=False)
     train = _train(samples, batch, passes)
-    found: dict[str, float] = distributor._train_on_dataframe(train, frame.coalesce(1))
+    found: dict[str, float] = distributor._train_on_dataframe(train, frame.repartition(1))
     return found
 
 
