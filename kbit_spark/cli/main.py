@@ -212,7 +212,7 @@ def demo(
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def bench(context: typer.Context, name: Annotated[str, typer.Argument(help="ingest, train or decode")]) -> None:
+def bench(context: typer.Context, name: Annotated[str, typer.Argument(help="ingest, train, decode or loader")]) -> None:
     """Measure against peers, side by side: prints a markdown table and keeps it under bench/results/."""
     script = ROOT / "bench" / f"{name}.py"
     known = sorted(file.stem for file in (ROOT / "bench").glob("*.py") if "def main(" in file.read_text())

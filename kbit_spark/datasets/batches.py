@@ -1,7 +1,7 @@
 """Batches of one rank as tensors, read ahead of the model.
 
-A rank's memory holds at most three shuffle windows and one slice of a row group for each lane that it reads, whatever
-the size of the table.
+A rank's memory holds at most four blocks, each one shuffle window or `BLOCK_BYTES` of smaller ones, and one slice of a
+row group for each lane that it reads, whatever the size of the table.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kbit_spark.datasets.memory import Recycled
 from kbit_spark.datasets.prefetch import Prefetch
 from kbit_spark.datasets.row_groups import Columns, RowGroup, RowGroupReader, Rows
 from kbit_spark.datasets.sharding import EpochPlan, Indices, LaneSlice, RowStream, rank_slice
 from kbit_spark.schemas import Tensor
+
+BLOCK_BYTES = 2**25
+"""Windows smaller than this are made several at once: each change of the lane costs the cache."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,8 @@ def training_batches(source: Source, plan: EpochPlan, first_step: int = 0) -> Ge
         RunError: an unreadable file, a wrong tensor length, a label out of range.
     """
     ahead = -(-source.prefetch_batches // plan.window_steps)
-    with closing(Prefetch(_windows(source, plan, first_step // plan.window_steps), ahead)) as windows:
-        batches = _batches_of(windows, source.columns, first_step % plan.window_steps)
+    with closing(Prefetch(_blocks(source, plan, first_step // plan.window_steps), ahead)) as blocks:
+        batches = _batches_of(blocks, source.columns, first_step % plan.window_steps)
         if not source.pin:
             yield from batches
             return
@@ -70,27 +75,42 @@ def evaluation_batches(source: Source, batch_rows: int) -> Generator[Batch, None
         yield from batches
 
 
-def _windows(source: Source, plan: EpochPlan, first: int) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+def _blocks(source: Source, plan: EpochPlan, first: int) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """Yield inputs of shape (steps, local batch, bytes of a tensor) and their targets, from window `first` on."""
     slices = plan.slices(source.rank, source.world_size)
     local = sum(piece.stop - piece.first for piece in slices)
     readers = [RowGroupReader(source.groups, source.columns) for _ in slices]
-    for window in range(first, plan.windows):
-        steps = plan.steps_of(window)
-        inputs = np.empty((steps, local, source.columns.tensor.nbytes), dtype=np.uint8)
+    memory = Recycled()
+    for windows in _together(plan, first, local * source.columns.tensor.nbytes):
+        steps = sum(plan.steps_of(window) for window in windows)
+        inputs = memory.array(steps, local, source.columns.tensor.nbytes)
         targets = np.empty((steps, local), dtype=np.int64)
         for piece, reader in zip(slices, readers, strict=True):
-            places = _places(plan.shuffle(window, piece.lane), piece, local)
-            _scatter(reader.parts(plan.segments(window, piece.lane)), places, inputs, targets)
+            places = _places(plan, windows, piece, local)
+            segments = plan.segments(windows.start, piece.lane, len(windows))
+            _scatter(reader.parts(segments), places, inputs, targets)
         yield inputs, targets
+        del inputs  # or its memory would serve one block later
 
 
-def _places(shuffle: Indices, piece: LaneSlice, local: int) -> Indices:
-    """Return for each row of a lane's window its place in the rank's window of `local` rows a step, -1 for none."""
-    chosen = shuffle[:, piece.first : piece.stop]
-    columns = np.arange(piece.target, piece.target + chosen.shape[1])
-    places = np.full(shuffle.size, -1, dtype=np.int64)
-    places[chosen] = np.arange(len(chosen))[:, np.newaxis] * local + columns
-    return places
+def _together(plan: EpochPlan, first: int, step_bytes: int) -> list[range]:
+    """Cut the windows from `first` on into runs of at most `BLOCK_BYTES`, or of one window."""
+    length = max(1, BLOCK_BYTES // (plan.window_steps * step_bytes))
+    return [range(begin, min(begin + length, plan.windows)) for begin in range(first, plan.windows, length)]
+
+
+def _places(plan: EpochPlan, windows: range, piece: LaneSlice, local: int) -> Indices:
+    """Return for each row of a lane's windows its place in the rank's block of `local` rows a step, -1 for none."""
+    columns = np.arange(piece.target, piece.target + piece.stop - piece.first)
+    found, begin = [], 0
+    for window in windows:
+        shuffle = plan.shuffle(window, piece.lane)
+        chosen = shuffle[:, piece.first : piece.stop]
+        places = np.full(shuffle.size, -1, dtype=np.int64)
+        places[chosen] = np.arange(begin, begin + len(chosen))[:, np.newaxis] * local + columns
+        found.append(places)
+        begin += len(chosen)
+    return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def _scatter(parts: Iterator[Rows], places: Indices, inputs: NDArray[np.uint8], targets: NDArray[np.int64]) -> None:
@@ -109,11 +129,15 @@ def _scatter(parts: Iterator[Rows], places: Indices, inputs: NDArray[np.uint8], 
 
 
 def _batches_of(
-    windows: Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]], columns: Columns, skip: int
+    blocks: Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]], columns: Columns, skip: int
 ) -> Iterator[Batch]:
-    for inputs, targets in windows:
-        for step in range(skip, len(inputs)):
-            yield _batch(inputs[step], targets[step], columns)
+    for inputs, targets in blocks:
+        steps = zip(
+            as_inputs(torch.from_numpy(inputs), columns.tensor).unbind(),
+            torch.from_numpy(targets).unbind(),
+            strict=True,
+        )
+        yield from (Batch(*step) for step in islice(steps, skip, None))
         skip = 0
 
 
@@ -123,15 +147,12 @@ def _evaluation(source: Source, batch_rows: int) -> Iterator[Batch]:
     reader = RowGroupReader(source.groups, source.columns)
     for begin in range(start, stop, batch_rows):
         rows = reader.read(stream.segments(begin, min(begin + batch_rows, stop)))
-        batch = _batch(rows.inputs.copy(), rows.targets, source.columns)  # copied: Arrow's memory is read-only
+        inputs = torch.from_numpy(rows.inputs.copy())  # copied: Arrow's memory is read-only
+        batch = Batch(as_inputs(inputs, source.columns.tensor), torch.from_numpy(rows.targets))
         yield batch.pinned() if source.pin else batch
 
 
 def as_inputs(rows: torch.Tensor, tensor: Tensor) -> torch.Tensor:
-    """View uint8 of shape (rows, bytes of a tensor) as tensors of shape (rows, *tensor shape)."""
+    """View uint8 of shape (..., bytes of a tensor) as tensors of shape (..., *tensor shape)."""
     dtype: torch.dtype = getattr(torch, tensor.dtype)
-    return rows.view(dtype).reshape(len(rows), *tensor.shape)
-
-
-def _batch(inputs: NDArray[np.uint8], targets: NDArray[np.int64], columns: Columns) -> Batch:
-    return Batch(as_inputs(torch.from_numpy(inputs), columns.tensor), torch.from_numpy(targets))
+    return rows.view(dtype).reshape(*rows.shape[:-1], *tensor.shape)

@@ -94,8 +94,9 @@ def class_labels(column: Any, classes: int, place: str, numbers: RowNumbers) -> 
         raise RunError(msg, "data.target must name an integer column")
     _refuse_nulls(column, place, numbers)
     labels: NDArray[np.int64] = column.to_numpy(zero_copy_only=False).astype(np.int64)
-    if (wrong := np.flatnonzero((labels < 0) | (labels >= classes))).size:
-        row = int(wrong[0])
+    wrong = labels.view(np.uint64) >= classes  # a negative label is a huge one
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
         msg = f"{place}, row {numbers[row]}: label {int(labels[row])} is out of range [0, {classes})"
         raise RunError(msg, "set data.classes, or clean the table")
     return labels

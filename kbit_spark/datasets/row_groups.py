@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -21,8 +22,13 @@ from kbit_spark.errors import RunError
 from kbit_spark.schemas import DataFile, StoredColumn, Tensor
 from kbit_spark.storage import filesystem
 
-SLICE_ROWS = 1_024
-"""Rows decoded at once."""
+SLICE_BYTES = 2**20
+"""Bytes of inputs decoded at once: what a core's cache holds beside the page that they come from."""
+
+MAX_SLICE_ROWS = 2**16
+
+FILE_BUFFER_BYTES = 2**16
+"""A local file is read in pieces of so many bytes, so that no lane holds a whole row group, compressed."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,14 @@ class Rows:
     inputs: NDArray[np.uint8]
     targets: NDArray[np.int64]
 
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.targets)
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Return the rows `[start, stop)`, as views; there may be fewer."""
+        return Rows(self.inputs[start:stop], self.targets[start:stop])
+
 
 def list_row_groups(files: Sequence[DataFile]) -> list[RowGroup]:
     """Read the footers of `files` and return their non-empty row groups, in the order of the files.
@@ -85,7 +99,7 @@ class RowGroupReader:
         self._group: int | None = None
         self._position = 0
         self._slices: Iterator[_Slice] = iter(())
-        self._rest: _Slice | None = None
+        self._rest: Rows | None = None
 
     def read(self, segments: Sequence[Segment]) -> Rows:
         """Return the rows of all segments, in order.
@@ -101,6 +115,8 @@ class RowGroupReader:
     def parts(self, segments: Sequence[Segment]) -> Iterator[Rows]:
         """Yield the rows of all segments, in order, in the pieces in which they are decoded: views of Arrow's memory.
 
+        Rows are checked by slices, so a wrong row just behind the segments may be refused too.
+
         Raises:
             RunError: as for `read`.
         """
@@ -114,20 +130,24 @@ class RowGroupReader:
             self._group, self._position, self._rest = segment.group, 0, None
         stop = segment.first + segment.rows
         while self._position < stop:
-            rows = self._rest if self._rest is not None else self._next(group)
-            skip = min(max(segment.first - self._position, 0), len(rows))
-            take = min(stop - self._position - skip, len(rows) - skip)
-            if take > 0:
-                yield self._decode(rows.part(skip, skip + take), group)
-            self._position += skip + take
-            self._rest = rows.part(skip + take, len(rows)) if skip + take < len(rows) else None
+            rows = self._rows_from(segment.first, group)
+            taken = rows.part(0, stop - self._position)
+            self._position += len(taken)
+            self._rest = rows.part(len(taken), len(rows)) if len(taken) < len(rows) else None
+            yield taken
 
-    def _next(self, group: RowGroup) -> _Slice:
-        rows = next(self._slices, None)
-        if rows is None:
-            msg = f"{group.path}: row group {group.index} ended before its {group.rows} rows"
-            raise RunError(msg, "the file is damaged")
-        return rows
+    def _rows_from(self, first: int, group: RowGroup) -> Rows:
+        """Return the next decoded rows, not before row `first` of the row group; the position moves to them."""
+        rows: Rows | _Slice | None = self._rest
+        while rows is None or self._position + len(rows) <= first:
+            self._position += 0 if rows is None else len(rows)
+            rows = next(self._slices, None)
+            if rows is None:
+                msg = f"{group.path}: row group {group.index} ended before its {group.rows} rows"
+                raise RunError(msg, "the file is damaged")
+        if (skip := first - self._position) > 0:
+            rows, self._position = rows.part(skip, len(rows)), first
+        return rows if isinstance(rows, Rows) else self._decode(rows, group)
 
     def _decode(self, rows: _Slice, group: RowGroup) -> Rows:
         columns = self._columns
@@ -180,7 +200,8 @@ def _slices(group: RowGroup, columns: Columns) -> Iterator[_Slice]:
         names, position = [name for name in found.values() if name is not None], 0
         try:
             # One thread: ranks share a machine, and decoding is far from being the bottleneck.
-            for batch in parquet.iter_batches(SLICE_ROWS, row_groups=[group.index], columns=names, use_threads=False):
+            size = min(max(1, SLICE_BYTES // columns.tensor.nbytes), MAX_SLICE_ROWS)
+            for batch in parquet.iter_batches(size, row_groups=[group.index], columns=names, use_threads=False):
                 yield _slice(batch, position, group, columns, found)
                 position += batch.num_rows
         except (OSError, pa.ArrowException) as error:
@@ -219,8 +240,12 @@ def _name_in(schema: pa.Schema, column: str, columns: Columns) -> str | None:
 
 def _open(path: str) -> Any:
     store, inner = filesystem(path)
+    local = isinstance(store, pafs.LocalFileSystem)
     try:
-        return pq.ParquetFile(inner, filesystem=store)
+        # From afar a row group is fetched at once: each request costs a round trip.
+        return pq.ParquetFile(
+            inner, filesystem=store, pre_buffer=not local, buffer_size=FILE_BUFFER_BYTES if local else 0
+        )
     except (OSError, pa.ArrowException) as error:
         msg = f"cannot read {path}: {' '.join(str(error).split())}"
         raise RunError(msg, "the file is damaged or gone; VACUUM may have taken it") from error

@@ -137,11 +137,12 @@ class EpochPlan:
             begin += share
         return found
 
-    def segments(self, window: int, lane: int) -> list[Segment]:
-        """Return the rows that a lane brings into a window, in stream order."""
+    def segments(self, window: int, lane: int, windows: int = 1) -> list[Segment]:
+        """Return the rows that a lane brings into `windows` windows from `window` on, in stream order."""
         share = self.shares[lane]
-        begin = self.steps * sum(self.shares[:lane]) + window * self.window_steps * share
-        return self.stream.segments(begin, begin + self.steps_of(window) * share)
+        lane_begin = self.steps * sum(self.shares[:lane])
+        first, stop = (min(step * self.window_steps, self.steps) for step in (window, window + windows))
+        return self.stream.segments(lane_begin + first * share, lane_begin + stop * share)
 
     def shuffle(self, window: int, lane: int) -> Indices:
         """Return, shape (steps of the window, share of the lane), which of the window's rows stands where."""
