@@ -19,6 +19,7 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import KbitError
 from kbit_spark.events import Event
 from kbit_spark.session import spark_session
+from tests.fixtures.jobs import BRIEF
 
 
 class Recorder:
@@ -39,9 +40,8 @@ def main(master: str) -> None:
     settings = {
         "spark.master": master,
         "spark.executor.memory": "1g",
+        "spark.executor.extraJavaOptions": BRIEF,
         "spark.driver.host": "127.0.0.1",
-        # as in follow mode on CPUs; torch is loaded twice in all, not twice a run
-        "spark.python.worker.reuse": "true",
     }
     spark = spark_session("kbit-train", {**train.SETTINGS, **settings})
     spark.sparkContext.setLogLevel("ERROR")
