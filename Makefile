@@ -25,7 +25,7 @@ test: setup-gpu ## Tests with a real broker, Delta and local-cluster; at least 8
 lint: setup ## ruff, mypy (strict), import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
-soak: setup ## 50 kills at random moments while records keep coming; SOAK_ARGS='--kills 10 --seed 3'
+soak: setup ## 50 kills of ingest while records keep coming, 20 of one training run; SOAK_ARGS='--kills 10 --seed 3'
 	@$(BIN)/python -m tests.soak $(SOAK_ARGS)
 
 bench: setup ## Measure against peers, side by side; tables go to bench/results/

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import psutil
 
-from tests.fixtures.jobs import SMALL, Job, eventually, start, table_version
+from kbit_spark.training import checkpoint
+from tests.fixtures.jobs import INGEST, SMALL, TRAIN, Job, eventually, start, table_version
 
 EXECUTORS = 2
 MASTER = ("--master", f"local-cluster[{EXECUTORS},1,700]", "--conf", "spark.executor.memory=700m", *SMALL)
@@ -21,6 +22,10 @@ PATIENCE_S = 180.0
 DRAIN_S, DRAIN_ROWS = 900.0, 5_000
 EARLY_SHARE = 0.3
 """How many of the kills of a driver come while it starts."""
+
+ENDS_THE_JOB = ("driver", "python", "all")
+RANK_CPU_S = 0.5
+"""A worker that has used less has not loaded torch."""
 
 
 class Victim(Protocol):
@@ -46,94 +51,71 @@ class Victim(Protocol):
         """Leave no process."""
 
 
-class Ingest:
-    """The ingest job on executors of their own.
+class Submitted:
+    """A job on executors of its own, and what its victims have in common.
 
-    Struck are the JVM of the driver, its Python process, both and the executors at once, or one executor. Of the first
-    two the rest must end by itself, while the next driver starts already.
+    Struck are the JVM of the driver, its Python process, both and the executors at once, one executor, or what a
+    subclass names. Of the first two the rest must end by itself, while the next driver starts already.
     """
 
-    name = "ingest"
-
-    def __init__(self, folder: Path, data: Mapping[str, Any], seed: int) -> None:
+    def __init__(self, folder: Path, data: Mapping[str, Any], seed: int, script: str = INGEST) -> None:
         """Prepare the job of a configuration; nothing runs yet."""
-        self._folder, self._data = folder, dict(data)
+        self._folder, self._data, self._script = folder, dict(data), script
         self._chance = random.Random(seed)
         self._job: Job | None = None
         self._dead: list[Job] = []
-        self._targets: Mapping[str, Callable[[Job], psutil.Process | None]] = {
-            "executor": self._executor,
-            "driver": lambda job: psutil.Process(job.process.pid),
-            "python": lambda job: job.python_driver(),
-            "all": lambda job: None,
+        self._targets: dict[str, tuple[int, Callable[[Job], psutil.Process | None]]] = {
+            "executor": (5, self._executor),
+            "driver": (2, lambda job: psutil.Process(job.process.pid)),
+            "python": (1, lambda job: job.python_driver()),
+            "all": (2, lambda job: None),
         }
-
-    def strike(self) -> str:
-        """See `Victim`."""
-        starting = self._job is None
-        job = self._job or self._start({"interval_s": 0})
-        self._job = job
-        what = self._chance.choices(list(self._targets), (5, 2, 1, 2))[0]
-        if starting and what in ("driver", "all") and self._chance.random() < EARLY_SHARE:
-            time.sleep(self._chance.uniform(0, LONGEST_START_S))
-            when = "while it starts"
-        else:
-            self._await_batch(job)
-            time.sleep(self._chance.uniform(0, LONGEST_BATCH_S))
-            when = f"after version {table_version(self._folder / 'samples')}"
-        self._check_alive(job)
-        with suppress(psutil.NoSuchProcess):
-            job.remember()
-        target = self._targets[what](job)
-        if target is None:
-            job.kill()
-        else:
-            target.kill()
-        if what != "executor":
-            self._buried()
-            self._dead.append(job)
-            self._job = None
-        return f"{what} {when}"
-
-    def finish(self) -> None:
-        """See `Victim`; reads the topics to their end."""
-        if self._job is not None:
-            self._job.kill()
-        self._buried()
-        self._data["kafka"] = {**self._data["kafka"], "max_offsets_per_trigger": DRAIN_ROWS}
-        self._job = self._start({"available_now": True}, SMALL)  # executors of their own would only take longer
-        try:
-            code, _ = self._job.wait(DRAIN_S)
-        except subprocess.TimeoutExpired:
-            code = None
-        assert code == 0, self._told(self._job)
 
     def close(self) -> None:
         """See `Victim`."""
         for job in [*self._dead, *([self._job] if self._job else [])]:
             job.kill()
 
-    def _start(self, trigger: Mapping[str, Any], options: Sequence[str] = MASTER) -> Job:
-        data = {**self._data, "trigger": trigger}
-        return start(self._folder, data, options, output=self._folder / "output.log")
+    def _choose(self) -> str:
+        return self._chance.choices(list(self._targets), [weight for weight, _ in self._targets.values()])[0]
 
-    def _await_batch(self, job: Job) -> None:
-        before = table_version(self._folder / "samples")
-        eventually(
-            lambda: table_version(self._folder / "samples") > before or job.process.poll() is not None, PATIENCE_S
-        )
+    def _kill(self, job: Job, what: str) -> None:
         self._check_alive(job)
+        with suppress(psutil.NoSuchProcess):
+            job.remember()
+        target = self._targets[what][1](job)
+        if target is None:
+            job.kill()
+        else:
+            target.kill()
+        if what in ENDS_THE_JOB:
+            self._buried()
+            self._dead.append(job)
+            self._job = None
+
+    def _start(self, data: Mapping[str, Any], options: Sequence[str] = MASTER) -> Job:
+        return start(self._folder, data, options, script=self._script, output=self._folder / "output.log")
+
+    def _await_end(self) -> None:
+        assert self._job is not None
+        try:
+            code, _ = self._job.wait(DRAIN_S)
+        except subprocess.TimeoutExpired:
+            code = None
+        assert code == 0, self._told(self._job)
 
     def _check_alive(self, job: Job) -> None:
         assert job.process.poll() is None, f"the job ended by itself: {self._told(job)}"
 
     def _executor(self, job: Job) -> psutil.Process:
-        def executors() -> list[psutil.Process]:
-            found = psutil.Process(job.process.pid).children(recursive=True)
-            return [p for p in found if "CoarseGrainedExecutorBackend" in _command(p)]
+        return self._one_of(job, lambda process: "CoarseGrainedExecutorBackend" in _command(process))
 
-        eventually(lambda: bool(executors()), PATIENCE_S)
-        return self._chance.choice(executors())
+    def _one_of(self, job: Job, wanted: Callable[[psutil.Process], bool]) -> psutil.Process:
+        def found() -> list[psutil.Process]:
+            return [p for p in psutil.Process(job.process.pid).children(recursive=True) if wanted(p)]
+
+        eventually(lambda: bool(found()), PATIENCE_S)
+        return self._chance.choice(found())
 
     def _buried(self) -> None:
         """Check that jobs struck before have ended altogether."""
@@ -144,6 +126,104 @@ class Ingest:
 
     def _told(self, job: Job) -> str:
         return f"exit code {job.process.poll()}\n" + (self._folder / "output.log").read_text(errors="replace")[-4_000:]
+
+
+class Ingest(Submitted):
+    """The ingest job."""
+
+    name = "ingest"
+
+    def strike(self) -> str:
+        """See `Victim`."""
+        starting = self._job is None
+        job = self._job or self._start({**self._data, "trigger": {"interval_s": 0}})
+        self._job = job
+        what = self._choose()
+        if starting and what in ("driver", "all") and self._chance.random() < EARLY_SHARE:
+            time.sleep(self._chance.uniform(0, LONGEST_START_S))
+            when = "while it starts"
+        else:
+            self._await_batch(job)
+            time.sleep(self._chance.uniform(0, LONGEST_BATCH_S))
+            when = f"after version {table_version(self._folder / 'samples')}"
+        self._kill(job, what)
+        return f"{what} {when}"
+
+    def finish(self) -> None:
+        """See `Victim`; reads the topics to their end."""
+        if self._job is not None:
+            self._job.kill()
+        self._buried()
+        self._data["kafka"] = {**self._data["kafka"], "max_offsets_per_trigger": DRAIN_ROWS}
+        # executors of their own would only take longer
+        self._job = self._start({**self._data, "trigger": {"available_now": True}}, SMALL)
+        self._await_end()
+
+    def _await_batch(self, job: Job) -> None:
+        before = table_version(self._folder / "samples")
+        eventually(
+            lambda: table_version(self._folder / "samples") > before or job.process.poll() is not None, PATIENCE_S
+        )
+        self._check_alive(job)
+
+
+class Training(Submitted):
+    """One training run; also struck are its ranks.
+
+    Args:
+        folder: gets the checkpoints.
+        data: the configuration, of a model that takes its time for as long as the file `marker` is there.
+        seed: of the kills.
+        marker: removed when the run may come to its end.
+    """
+
+    name = "training"
+
+    def __init__(self, folder: Path, data: Mapping[str, Any], seed: int, marker: Path) -> None:
+        super().__init__(folder, data, seed, TRAIN)
+        self._marker = marker
+        self._targets["rank"] = (4, self._rank)
+
+    def strike(self) -> str:
+        """See `Victim`."""
+        starting = self._job is None
+        job = self._job or self._start(self._data)
+        self._job = job
+        what = self._choose()
+        if starting and what in ENDS_THE_JOB and self._chance.random() < EARLY_SHARE:
+            time.sleep(self._chance.uniform(0, LONGEST_START_S))
+            when = "while it starts"
+        else:
+            before = self._step()
+            eventually(lambda: self._step() > before or job.process.poll() is not None, PATIENCE_S)
+            time.sleep(self._chance.uniform(0, LONGEST_BATCH_S))
+            when = f"after the checkpoint of step {self._step()}"
+        self._kill(job, what)
+        return f"{what} {when}"
+
+    def finish(self) -> None:
+        """See `Victim`; the rest of the run takes no time."""
+        self._marker.unlink()
+        if self._job is None:
+            self._buried()
+            self._job = self._start(self._data)
+        self._await_end()
+
+    def _rank(self, job: Job) -> psutil.Process:
+        return self._one_of(job, lambda process: _is_worker(process) and process.cpu_times().user > RANK_CPU_S)
+
+    def _step(self) -> int:
+        found = checkpoint.newest(self._folder / "checkpoints")
+        return 0 if found is None else found.manifest.position.total_steps
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    """Tell whether a process is a fork of Spark's Python daemon."""
+    try:
+        parent = process.parent()
+    except psutil.Error:
+        return False
+    return parent is not None and all("pyspark.daemon" in _command(p) for p in (process, parent))
 
 
 def _command(process: psutil.Process) -> str:
