@@ -120,7 +120,7 @@ def test_another_world_size_sees_the_same_batches_and_ends_close(table: str, tmp
     resumed = batches(moved, 3)
     expected = batches(whole_folder, 2)
     at = len(expected) - len(resumed)
-    assert at in (4, 6)  # the checkpoint of step 6 may not be written yet when the rank dies
+    assert at in (2, 4, 6)  # the last checkpoints may not be written yet when the rank dies
     assert before[:at] == expected[:at]
     assert resumed == expected[at:]
     assert whole is not None
