@@ -19,7 +19,7 @@ demo: setup ## Real digits through Kafka and Delta into a model, on this machine
 
 test: setup-gpu ## Tests with a real broker, Delta and local-cluster; at least 85 % of the lines
 	@rm -f .coverage .coverage.*
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report= $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report= $(PYTEST_ARGS)
 	@$(BIN)/coverage report --fail-under 85 | tail -n 40
 
 lint: setup ## ruff, mypy (strict), import-linter
