@@ -63,9 +63,7 @@ def test_a_sink_that_raises_or_hangs_stops_nobody(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("method", ["write", "tick", "close"])
-def test_the_end_of_a_run_waits_five_seconds_for_a_hanging_sink(
-    method: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_end_of_a_run_waits_five_seconds_for_a_hanging_sink(method: str, caplog: pytest.LogCaptureFixture) -> None:
     release, sink, keeping = threading.Event(), Raising(), Keeping()
     sink.write = keeping.write  # type: ignore[method-assign]
     setattr(sink, method, lambda *_: release.wait())
