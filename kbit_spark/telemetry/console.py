@@ -45,7 +45,7 @@ def describe(event: Event) -> str:
     if event.kind == "table_evolved":
         return f"the table gained {labels.get('columns')}"
     if event.kind == "follow_wait":
-        return f"waiting for new rows in {labels.get('table')}, {n.get('rows', 0):,.0f} so far"
+        return f"waiting for new rows in {labels.get('table')}: {n.get('rows', 0):,.0f} yet"
     if event.kind == "follow_window":
         return _window(n)
     if event.kind == "experiment_iteration":

@@ -75,7 +75,7 @@ def test_a_window_of_follow_mode_is_one_line() -> None:
 
 def test_a_wait_tells_the_new_rows() -> None:
     wait = Event("follow_wait", numbers={"rows": 1200}, labels={"table": "t"})
-    assert describe(wait) == "waiting for new rows in t, 1,200 so far"
+    assert describe(wait) == "waiting for new rows in t: 1,200 yet"
 
 
 @pytest.mark.parametrize(
