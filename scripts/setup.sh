@@ -59,7 +59,7 @@ jars() {
   build_tools
   say "jars into jars/target"
   rm -rf jars/target/spark jars/target/broker
-  (cd jars && mvn -B -q package)
+  (cd jars && mvn -B -q -Dstyle.color=never package)
   mkdir -p jars/target && touch "$stamp"
 }
 
@@ -71,7 +71,7 @@ gpu_jars() {
   [ -n "$libraries" ] || fail "no NVRTC 13 in .venv" "it comes with torch for CUDA 13 on Linux: pip install nvidia-cuda-nvrtc"
   say "jars of GPU decoding into jars/target/gpu (RAPIDS is 576 MB, fetched once)"
   rm -rf jars/target/gpu
-  (cd jars && mvn -B -q -P gpu -pl kbit-gpu -am package "-Dkbit.gpu.libraries=$PWD/../$libraries")
+  (cd jars && mvn -B -q -Dstyle.color=never -P gpu -pl kbit-gpu -am package "-Dkbit.gpu.libraries=$PWD/../$libraries")
   touch "$stamp"
 }
 

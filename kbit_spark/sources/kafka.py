@@ -150,7 +150,13 @@ def _unreachable(bootstrap_servers: str, error: KafkaError, faults: list[KafkaEr
             return RunError(msg, "check kafka.options and the variables in kafka.options_from_env")
     reason = (faults[0] if faults else error).str()
     msg = f"no Kafka broker answers at {bootstrap_servers}: {reason}"
-    return RunError(msg, "`kbit broker start` starts one here; else correct kafka.bootstrap_servers")
+    return RunError(msg, f"{_own_broker(bootstrap_servers)}correct kafka.bootstrap_servers")
+
+
+def _own_broker(bootstrap_servers: str) -> str:
+    """Return how to start a broker at an address of this machine; "" for another's."""
+    host, _, port = bootstrap_servers.partition(",")[0].strip().rpartition(":")
+    return f"`kbit broker start --port {port}` starts one; else " if host in ("localhost", "127.0.0.1") else ""
 
 
 def _silent() -> logging.Logger:

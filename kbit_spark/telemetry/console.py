@@ -45,7 +45,7 @@ def describe(event: Event) -> str:
     if event.kind == "table_evolved":
         return f"the table gained {labels.get('columns')}"
     if event.kind == "follow_wait":
-        return f"waiting for new rows in {labels.get('table')}, which has {n.get('rows', 0):,.0f}"
+        return f"waiting for new rows in {labels.get('table')}: {n.get('rows', 0):,.0f} yet"
     if event.kind == "follow_window":
         return _window(n)
     if event.kind == "experiment_iteration":
@@ -61,8 +61,15 @@ def describe(event: Event) -> str:
     if event.kind == "spark_task_failure":
         return f"task failed in stage {n.get('stage_id', 0):.0f}: {labels.get('reason', '')}"
     if event.kind == "run":
-        return f"{labels.get('job', 'run')} {labels.get('outcome') or 'started'}"
+        return f"{labels.get('job', 'run')} {_outcome(labels.get('outcome', ''))}"
     return ""
+
+
+def _outcome(outcome: str) -> str:
+    """Return how a run ended, in one word: what went wrong stands in the error that follows."""
+    if outcome.startswith(KeyboardInterrupt.__name__):
+        return "interrupted"
+    return {"": "started", "ok": "ok"}.get(outcome, "failed")
 
 
 def _window(n: Mapping[str, float]) -> str:

@@ -39,7 +39,7 @@ def fails(folder: Path, data: dict[str, Any], code: int, *words: str, env: dict[
 
 
 def test_no_broker(tmp_path: Path) -> None:
-    fails(tmp_path, ingest_data(tmp_path, "127.0.0.1:1", {"digits": "json"}), 1, "127.0.0.1:1", "kbit broker start")
+    fails(tmp_path, ingest_data(tmp_path, "127.0.0.1:1", {"digits": "json"}), 1, "127.0.0.1:1", "--port 1`")
     assert not (tmp_path / "samples").exists()
 
 

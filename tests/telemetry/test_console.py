@@ -73,6 +73,25 @@ def test_a_window_of_follow_mode_is_one_line() -> None:
     assert "accuracy 50.00%  p 1  promoted" in describe(Event("follow_window", numbers=first))
 
 
+def test_a_wait_tells_the_new_rows() -> None:
+    wait = Event("follow_wait", numbers={"rows": 1200}, labels={"table": "t"})
+    assert describe(wait) == "waiting for new rows in t: 1,200 yet"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"),
+    [
+        ("ok", "ok"),
+        ("RunError: no broker (start one)", "failed"),
+        ("KeyboardInterrupt: ", "interrupted"),
+        ("", "started"),
+    ],
+)
+def test_a_run_ends_in_one_word_since_the_error_follows(outcome: str, word: str) -> None:
+    labels = {"job": "ingest", **({"outcome": outcome} if outcome else {})}
+    assert describe(Event("run", labels=labels)) == f"ingest {word}"
+
+
 def test_table_care_is_shown_only_where_it_failed() -> None:
     labels = {"action": "optimize", "table": "t", "outcome": "failed", "reason": "no room"}
     text = shown(False, Event("table_care", labels={**labels, "outcome": "ok"}), Event("table_care", labels=labels))
