@@ -26,6 +26,7 @@ from kbit_spark.training import checkpoint
 from kbit_spark.training.champion import Promoted, adopt, decide, read_promoted
 from kbit_spark.training.checkpoint import Checkpoint
 from kbit_spark.training.job import Outcome
+from kbit_spark.training.lock import alone_in
 from kbit_spark.training.manifest import Identity
 from kbit_spark.windows import Work, pending, plan_again, plan_next
 
@@ -35,16 +36,18 @@ def run(config: TrainConfig) -> None:
 
     Raises:
         KbitError: see `train.check`, `Windows` and `train.fit`.
+        RunError: another job trains into the same folder.
     """
     check(config)
-    windows = Windows(config)
-    windows.look()  # what is wrong with table or checkpoint is told before anything is started
-    spark = spark_session("kbit-follow", {**SETTINGS, **worker_settings(config), **config.spark})
-    with (
-        StopRequest("window") as stop,
-        Telemetry.open(config.telemetry, "follow", spark, config_text=dump(config)) as telemetry,
-    ):
-        follow(spark, config, windows.until(stop, telemetry), telemetry)
+    with alone_in(checkpoint_dir(config), "checkpoint.dir"):
+        windows = Windows(config)
+        windows.look()  # what is wrong with table or checkpoint is told before anything is started
+        spark = spark_session("kbit-follow", {**SETTINGS, **worker_settings(config), **config.spark})
+        with (
+            StopRequest("window") as stop,
+            Telemetry.open(config.telemetry, "follow", spark, config_text=dump(config)) as telemetry,
+        ):
+            follow(spark, config, windows.until(stop, telemetry), telemetry)
 
 
 def follow(spark: SparkSession, config: TrainConfig, windows: Iterator[Turn], telemetry: Emits) -> None:
