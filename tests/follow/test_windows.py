@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,19 @@ def test_a_table_that_was_set_back_is_refused(stream: Stream, tmp_path: Path) ->
     other.append(40)
     with pytest.raises(RunError, match=r"does not reach version 1"):
         plan_again(config(other), manifest(made, work))
+
+
+def test_a_table_that_was_made_anew_is_refused(stream: Stream) -> None:
+    made = config(stream)
+    stream.append(40)
+    stream.append(40)
+    work = next_window(made, None)
+    assert work is not None
+    assert pending(made, work.window.last) is None
+    shutil.rmtree(stream.path)
+    stream.append(40)
+    with pytest.raises(RunError, match=r"does not reach version 1, which is learnt already.*another checkpoint\.dir"):
+        pending(made, work.window.last)
 
 
 def test_rows_that_a_restore_brings_back_are_not_learnt_twice(stream: Stream) -> None:
