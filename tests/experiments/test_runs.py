@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,9 @@ def test_without_test_rows_the_epoch_with_the_lowest_validation_loss_is_judged()
         epoch(2, 1, validation_loss=0.4, validation_accuracy=0.89),
     ]
     assert of_best_epoch(epochs_of(told)) == {"accuracy": 0.90, "loss": 0.2}
+    diverged = epoch(0, 1, validation_loss=math.nan, validation_accuracy=0.1)
+    assert of_best_epoch(epochs_of([diverged, *told[1:]])) == {"accuracy": 0.90, "loss": 0.2}
+    assert of_best_epoch(epochs_of([diverged])) == {}
     assert best_validation(epochs_of(told)) == {"best_validation_accuracy": 0.91}
     assert of_best_epoch(epochs_of([epoch(0, 1)])) == {}
     assert best_validation([]) == {}
