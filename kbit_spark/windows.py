@@ -60,7 +60,7 @@ def pending(config: TrainConfig, after: int, as_of: int | None = None) -> Pendin
     if after < 0 and not DeltaTable.is_deltatable(root):
         return None
     known = list(commits(root, after, as_of))
-    if after >= 0 and not known:
+    if not known and DeltaTable(root).version() < after:
         msg = f"{root} does not reach version {after}, which is learnt already"
         raise RunError(msg, "was the table made anew? Then train with another checkpoint.dir")
     new = [commit for commit in known if commit.version > after]
