@@ -123,7 +123,12 @@ def test_what_cannot_be_compared_is_refused(changes: dict[str, Any], says: str) 
 def test_the_run_may_stand_in_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sample = Path(__file__).parents[2] / "kbit_spark/cli/samples"
-    with pytest.raises(UsageError, match=r"cannot read the configuration train\.yaml"):
+    with pytest.raises(
+        UsageError, match=r"train=train\.yaml: cannot read the configuration train\.yaml.*working folder"
+    ):
+        load(ExperimentConfig, sample / "experiment.yaml")
+    (tmp_path / "train.yaml").write_text("- data")
+    with pytest.raises(UsageError, match=r"train=train\.yaml: train\.yaml must hold a mapping"):
         load(ExperimentConfig, sample / "experiment.yaml")
     (tmp_path / "train.yaml").write_text((sample / "train.yaml").read_text())
     found = load(ExperimentConfig, sample / "experiment.yaml", ["train.epochs=2", "against.model=mlp"])
