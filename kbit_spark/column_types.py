@@ -143,8 +143,8 @@ class _Reader:
         while self._peek() not in (end, ""):
             self._expect(",")
             columns.append(self._column())
-        names = [column.name for column in columns]
-        if len(set(names)) < len(names):
+        names = {column.name.lower() for column in columns}  # Spark's names do not tell cases apart
+        if len(names) < len(columns):
             self._fail("a name stands there twice", 0)
         return columns
 

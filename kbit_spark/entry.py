@@ -57,12 +57,19 @@ def exit_with(main: Callable[[], object]) -> None:
     except KeyboardInterrupt:
         _fail("interrupted", "", 130)
     except Exception as error:
-        _fail(f"unexpected {type(error).__name__}: {first_line(str(error))}", "the stack trace is in the log", 1)
+        _fail(_describe(error), "the stack trace is in the log", 1)
 
 
 def report(error: KbitError) -> None:
     """Print the one line of an error and its hint, and log its stack trace."""
     _tell(error.message, error.hint)
+
+
+def _describe(error: Exception) -> str:
+    """Return one line about an error that nobody foresaw; a file or folder that is in the way is named as such."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return f"{error.filename}: {error.strerror}"
+    return f"unexpected {type(error).__name__}: {first_line(str(error))}"
 
 
 def _parse(

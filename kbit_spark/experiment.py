@@ -14,9 +14,8 @@ from kbit_spark.config.experiment import ExperimentConfig
 from kbit_spark.config.load import dump
 from kbit_spark.errors import KbitError, UsageError
 from kbit_spark.events import Event
-from kbit_spark.experiments import plan as plans
 from kbit_spark.experiments.findings import Findings
-from kbit_spark.experiments.plan import Plan, Run, read_plan, runs
+from kbit_spark.experiments.plan import Plan, Run, keep_plan, read_plan, runs
 from kbit_spark.experiments.publish import publish, show
 from kbit_spark.experiments.results import Result, read_result, write_result
 from kbit_spark.schemas import Snapshot
@@ -28,6 +27,7 @@ from kbit_spark.telemetry.report import read_events
 from kbit_spark.train import SETTINGS, Emits, check, checkpoint_dir, fit, fitting, worker_settings
 from kbit_spark.training import checkpoint
 from kbit_spark.training.interrupts import sigterm_interrupts
+from kbit_spark.training.lock import alone_in
 
 
 def run(config: ExperimentConfig) -> Findings:
@@ -35,7 +35,7 @@ def run(config: ExperimentConfig) -> Findings:
 
     Raises:
         UsageError: `dir` is no folder, or a configuration can never be right.
-        RunError: the folder holds another experiment, or a run failed; see `train.fit`.
+        RunError: the folder holds another experiment, another job works in it, or a run failed; see `train.fit`.
     """
     if is_uri(config.dir):
         msg = f"dir={config.dir} is no folder"
@@ -66,7 +66,7 @@ def _left(config: ExperimentConfig, plan: Plan) -> list[Run]:
 
 
 def _begin(config: ExperimentConfig, plan: Plan | None) -> tuple[Plan, Snapshot]:
-    """Return the plan with the table version it pins; a new plan is kept once it is sure that its runs can begin.
+    """Return the plan, or a new one, with the table version it pins, once it is sure that its runs can begin.
 
     Raises:
         KbitError: see `train.check` and `train.fitting`.
@@ -78,22 +78,22 @@ def _begin(config: ExperimentConfig, plan: Plan | None) -> tuple[Plan, Snapshot]
     for one in {run.configuration: run.config for run in runs(config, begun)}.values():
         check(one)
         fitting(one, snapshot, None)
-    if plan is None:
-        plans.write_atomically(Path(config.dir) / plans.FILE, begun.model_dump_json(indent=2) + "\n")
     return begun, snapshot
 
 
 def _work(config: ExperimentConfig, plan: Plan | None) -> Plan:
     """Run everything that is left, and return the plan."""
     plan, snapshot = _begin(config, plan)
-    planned, left = list(runs(config, plan)), _left(config, plan)
-    print(f"{len(left)} of {len(planned)} runs to do on {plan.table}, version {plan.version}", flush=True)
-    reuse = worker_settings(*(run.config for run in planned))
-    spark = spark_session("kbit-experiment", {**SETTINGS, **reuse, **config.train.spark})
-    with sigterm_interrupts():
-        for run in left:
-            _iterate(spark, run, plan, snapshot)
-            _publish(config, plan)  # whoever looks at a long experiment need not wait for its end
+    with alone_in(Path(config.dir), "dir"):
+        keep_plan(Path(config.dir), plan)
+        planned, left = list(runs(config, plan)), _left(config, plan)
+        print(f"{len(left)} of {len(planned)} runs to do on {plan.table}, version {plan.version}", flush=True)
+        reuse = worker_settings(*(run.config for run in planned))
+        spark = spark_session("kbit-experiment", {**SETTINGS, **reuse, **config.train.spark})
+        with sigterm_interrupts():
+            for run in left:
+                _iterate(spark, run, plan, snapshot)
+                _publish(config, plan)  # whoever looks at a long experiment need not wait for its end
     return plan
 
 

@@ -17,15 +17,17 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
 from kbit_spark.events import Event
 from kbit_spark.models import registry
+from kbit_spark.schemas import Snapshot
 from kbit_spark.session import spark_session
 from kbit_spark.stopping import StopRequest
-from kbit_spark.tables.snapshot import require_columns
+from kbit_spark.tables.snapshot import read_version, require_columns, with_shape
 from kbit_spark.telemetry.hub import Telemetry
 from kbit_spark.train import SETTINGS, Emits, check, checkpoint_dir, fit, worker_settings
 from kbit_spark.training import checkpoint
 from kbit_spark.training.champion import Promoted, adopt, decide, read_promoted
 from kbit_spark.training.checkpoint import Checkpoint
 from kbit_spark.training.job import Outcome
+from kbit_spark.training.lock import alone_in
 from kbit_spark.training.manifest import Identity
 from kbit_spark.windows import Work, pending, plan_again, plan_next
 
@@ -35,16 +37,18 @@ def run(config: TrainConfig) -> None:
 
     Raises:
         KbitError: see `train.check`, `Windows` and `train.fit`.
+        RunError: another job trains into the same folder.
     """
     check(config)
-    windows = Windows(config)
-    windows.look()  # what is wrong with table or checkpoint is told before anything is started
-    spark = spark_session("kbit-follow", {**SETTINGS, **worker_settings(config), **config.spark})
-    with (
-        StopRequest("window") as stop,
-        Telemetry.open(config.telemetry, "follow", spark, config_text=dump(config)) as telemetry,
-    ):
-        follow(spark, config, windows.until(stop, telemetry), telemetry)
+    with alone_in(checkpoint_dir(config), "checkpoint.dir"):
+        windows = Windows(config)
+        windows.look()  # what is wrong with table or checkpoint is told before anything is started
+        spark = spark_session("kbit-follow", {**SETTINGS, **worker_settings(config), **config.spark})
+        with (
+            StopRequest("window") as stop,
+            Telemetry.open(config.telemetry, "follow", spark, config_text=dump(config)) as telemetry,
+        ):
+            follow(spark, config, windows.until(stop, telemetry), telemetry)
 
 
 def follow(spark: SparkSession, config: TrainConfig, windows: Iterator[Turn], telemetry: Emits) -> None:
@@ -95,7 +99,7 @@ class Windows:
             work = self._unfinished(last) or self._wait(last, stop, telemetry)
             if work is None:
                 return
-            self._check(work, last)
+            self._check(work.snapshot, last)
             yield Turn(work, last)
             count += 1
 
@@ -103,9 +107,13 @@ class Windows:
         """Look at table and checkpoint as they are now, and begin nothing.
 
         Raises:
-            RunError: the checkpoint is of a run that has not ended, or the log cannot tell what is new.
+            RunError: the checkpoint is of a run that has not ended, of another table or configuration, or damaged, the
+                model in use is, or the log cannot tell what is new.
         """
-        pending(self._config, _learnt(self._last()))
+        last, data = self._last(), self._config.data
+        pending(self._config, _learnt(last))
+        if last is not None:
+            self._check(with_shape(read_version(data.table)[1], data.input, data.input_shape), last)
 
     def _last(self) -> Checkpoint | None:
         """Return the newest checkpoint; the result of a run without follow mode becomes the first champion."""
@@ -147,19 +155,20 @@ class Windows:
             stop.wait(follow.poll_s)
         return None
 
-    def _check(self, work: Work, last: Checkpoint | None) -> None:
-        """Check that table, model and checkpoint fit each other.
+    def _check(self, snapshot: Snapshot, last: Checkpoint | None) -> None:
+        """Check that table, model, checkpoint and the model in use fit each other.
 
         Raises:
             KbitError: naming what does not.
         """
         data = self._config.data
-        tensor = require_columns(work.snapshot, data.input)
+        tensor = require_columns(snapshot, data.input)
         registry.build(self._config.model, tensor.shape, data.classes, self._config.model_options)
-        if last is not None:
-            wanted = Identity.of(self._config, work.snapshot)
-            version = last.manifest.identity.version  # the one that may differ
-            checkpoint.check_identity(last, wanted.model_copy(update={"version": version}))
+        wanted, promoted = Identity.of(self._config, snapshot), read_promoted(self._root)
+        for found in (last, None if promoted is None else promoted.read(self._root)):
+            if found is not None:
+                version = found.manifest.identity.version  # the one that may differ
+                checkpoint.check_identity(found, wanted.model_copy(update={"version": version}))
 
 
 class Idle:

@@ -100,7 +100,7 @@ class FieldSpec(Frozen):
     @field_validator("name")
     @classmethod
     def _not_ours(cls, name: str) -> str:
-        if name in OWN_COLUMNS:
+        if name.lower() in OWN_COLUMNS:  # Spark's names do not tell cases apart
             msg = f"{name} is a column of the table's own; name the field differently and say sources: [{name}]"
             raise ValueError(msg)
         return name

@@ -18,10 +18,11 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.entry import report
 from kbit_spark.errors import RunError
 from kbit_spark.telemetry.hub import Telemetry
-from kbit_spark.train import checkpoint_dir, plan, resume_event
+from kbit_spark.train import check, checkpoint_dir, plan, resume_event
 from kbit_spark.training.control import Control
 from kbit_spark.training.environment import Board, die_with_parent, restart_count, task_from
 from kbit_spark.training.job import TrainJob
+from kbit_spark.training.lock import alone_in
 from kbit_spark.training.rank import Task, run_rank
 from kbit_spark.training.restarts import verdict
 from kbit_spark.version import code_version
@@ -46,7 +47,9 @@ def run(config: TrainConfig) -> None:
     task = task_from(os.environ)
     board = Board(task, restart_count(os.environ), config.rendezvous_timeout_s)
     if task.rank == 0:
-        _lead(TrainConfig.model_validate({**config.model_dump(), "world_size": task.size}), task, board)
+        check(config)
+        with alone_in(checkpoint_dir(config), "checkpoint.dir"):
+            _lead(TrainConfig.model_validate({**config.model_dump(), "world_size": task.size}), task, board)
     else:
         _follow(task, board)
     _meet(board)  # all stay until all is told: torchrun ends the others when one of them fails

@@ -24,6 +24,7 @@ from kbit_spark.training.checkpoint import Checkpoint
 from kbit_spark.training.control import Control
 from kbit_spark.training.interrupts import sigterm_interrupts
 from kbit_spark.training.job import Outcome, TrainJob
+from kbit_spark.training.lock import alone_in
 from kbit_spark.training.manifest import Identity, Window
 from kbit_spark.training.restarts import with_restarts
 from kbit_spark.version import code_version
@@ -51,14 +52,17 @@ def run(config: TrainConfig) -> Outcome:
 
     Raises:
         KbitError: see `plan` and `fit`.
+        RunError: another job trains into the same folder.
     """
-    snapshot, resume = plan(config)
-    spark = spark_session("kbit-train", {**SETTINGS, **config.spark})
-    with (
-        Telemetry.open(config.telemetry, "train", spark, config_text=dump(config)) as telemetry,
-        sigterm_interrupts(),
-    ):
-        return fit(spark, config, snapshot, resume, telemetry)
+    check(config)
+    with alone_in(checkpoint_dir(config), "checkpoint.dir"):
+        snapshot, resume = plan(config)
+        spark = spark_session("kbit-train", {**SETTINGS, **config.spark})
+        with (
+            Telemetry.open(config.telemetry, "train", spark, config_text=dump(config)) as telemetry,
+            sigterm_interrupts(),
+        ):
+            return fit(spark, config, snapshot, resume, telemetry)
 
 
 def plan(config: TrainConfig) -> tuple[Snapshot, Checkpoint | None]:

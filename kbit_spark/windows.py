@@ -54,12 +54,16 @@ def pending(config: TrainConfig, after: int, as_of: int | None = None) -> Pendin
     """Return what was committed after a version, up to `as_of`; None where nothing was, or where there is no table yet.
 
     Raises:
-        RunError: see `increments.increment`.
+        RunError: the table does not reach that version; see `increments.increment`.
     """
     root = root_of(config.data.table)
     if after < 0 and not DeltaTable.is_deltatable(root):
         return None
-    new = list(commits(root, after + 1, as_of))
+    known = list(commits(root, after, as_of))
+    if not known and DeltaTable(root).version() < after:
+        msg = f"{root} does not reach version {after}, which is learnt already"
+        raise RunError(msg, "was the table made anew? Then train with another checkpoint.dir")
+    new = [commit for commit in known if commit.version > after]
     if not new:
         return None
     split = stored_name(read_version(root, new[-1].version)[1]) if _maps_columns(new) else SPLIT_COLUMN

@@ -57,6 +57,7 @@ def test_columns() -> None:
         ("decimal(4,5)", "no more behind the point"),
         ("int int", "character 5: something is left over"),
         ("struct<a int, a int>", "stands there twice"),
+        ("array<struct<lane int, Lane int>>", "stands there twice"),
         ("struct<>", "expected a name"),
         ("", "character 1: expected a type"),
         ("int;", "unexpected character"),

@@ -56,6 +56,7 @@ def test_a_job_reads_its_file(tmp_path: Path):
         ("raise KeyboardInterrupt", 130, "error: interrupted\n"),
         ("{}['x']", 1, "error: unexpected KeyError: 'x'\n  the stack trace is in the log\n"),
         ("raise ValueError('one\\ntwo')", 1, "error: unexpected ValueError: one\n  the stack trace is in the log\n"),
+        ("open('/no/file', 'w')", 1, "error: /no/file: No such file or directory\n  the stack trace is in the log\n"),
         ("raise ValueError", 1, "error: unexpected ValueError: \n  the stack trace is in the log\n"),
     ],
 )

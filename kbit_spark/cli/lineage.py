@@ -31,7 +31,7 @@ class Coordinates:
             UsageError: it is something else.
         """
         topic, *numbers = text.rsplit(":", 2)
-        if not topic or len(numbers) != 2 or not all(n.isascii() and n.isdigit() for n in numbers):
+        if not topic or len(numbers) != 2 or not all(n.isascii() and n.isdigit() and int(n) < 1 << 63 for n in numbers):
             msg = f"{text!r} names no record"
             raise UsageError(msg, "write it as topic:partition:offset, e.g. digits-json:0:91")
         return cls(topic, int(numbers[0]), int(numbers[1]))

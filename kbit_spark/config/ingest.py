@@ -223,3 +223,12 @@ class IngestConfig(Frozen):
     telemetry: TelemetryConfig = TelemetryConfig()
     spark: Options = Field(default_factory=dict)
     """Spark settings that win over the defaults file."""
+
+    @field_validator("fields")
+    @classmethod
+    def _different(cls, fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
+        names = [field.name.lower() for field in fields]  # Spark's names do not tell cases apart
+        if twice := [field.name for place, field in enumerate(fields) if names.index(names[place]) < place]:
+            msg = f"listed twice, if only in another case: {', '.join(twice)}"
+            raise ValueError(msg)
+        return fields

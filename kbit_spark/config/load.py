@@ -86,7 +86,11 @@ def _include(model: type[BaseModel], merged: DictConfig) -> None:
         if OmegaConf.is_interpolation(merged, key) or next(_models_in(field.annotation), None) is None:
             continue
         if key in merged and isinstance(value := merged[key], str) and value.endswith((".yaml", ".yml")):
-            merged[key] = _read(Path(value))
+            try:
+                merged[key] = _read(Path(value))
+            except UsageError as error:
+                msg = f"{key}={value}: {error.message}"
+                raise UsageError(msg, "the file of a section is looked for from the working folder") from error
 
 
 def _apply(merged: DictConfig, override: str) -> None:

@@ -103,8 +103,12 @@ def notes(findings: Findings) -> list[str]:
         found.append("One run has no spread: start again with more iterations.")
     if resumed := [f"{r.configuration} seed {r.seed}" for r in findings.results if r.resumed]:
         found.append(f"Interrupted and gone on with, their times of undisturbed epochs only: {', '.join(resumed)}.")
-    if any(result.split == "validation" for result in findings.results):
-        found.append("There are no test rows: accuracy and loss are of the validation split, which chose the weights.")
+    if judged := [result for result in findings.results if result.split == "validation"]:
+        if any("accuracy" in result.metrics for result in judged):
+            split = "of the validation split, which chose the weights"
+            found.append(f"There are no test rows: accuracy and loss are {split}.")
+        else:
+            found.append("There are neither test nor validation rows: nothing tells accuracy and loss.")
     return found
 
 

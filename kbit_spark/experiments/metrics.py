@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -101,8 +102,11 @@ def best_validation(epochs: Sequence[Epoch]) -> dict[str, float]:
 
 
 def of_best_epoch(epochs: Sequence[Epoch]) -> Mapping[str, float]:
-    """Return accuracy and loss on the validation split of the epoch with the lowest loss; nothing without rows."""
-    found = [epoch for epoch in epochs if "validation_loss" in epoch]
+    """Return accuracy and loss on the validation split of the epoch with the lowest loss; nothing without rows.
+
+    A loss that is not finite is not the lowest: NaN would compare with none.
+    """
+    found = [epoch for epoch in epochs if math.isfinite(epoch.get("validation_loss", math.nan))]
     if not found:
         return {}
     best = min(found, key=lambda epoch: epoch["validation_loss"])

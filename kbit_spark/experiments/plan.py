@@ -111,6 +111,20 @@ def read_plan(root: Path) -> Plan | None:
         raise RunError(msg, "restore it, or choose another dir to begin anew") from error
 
 
+def keep_plan(root: Path, plan: Plan) -> None:
+    """Make sure that the experiment in `root` is this one; nobody else may begin one there meanwhile.
+
+    Raises:
+        RunError: another one was begun there since this one was planned, or the plan cannot be written.
+    """
+    found = read_plan(root)
+    if found is None:
+        write_atomically(root / FILE, plan.model_dump_json(indent=2) + "\n")
+    elif found.id != plan.id:
+        msg = f"another job has begun the experiment {found.id} in {root} just now"
+        raise RunError(msg, "start again to go on with it, or choose another dir")
+
+
 def runs(config: ExperimentConfig, plan: Plan) -> Iterator[Run]:
     """Yield the runs in the order in which they take place.
 

@@ -33,6 +33,9 @@ class CheckpointState:
     ends: Mapping[int, Places] = field(default_factory=dict)
     """Where the newest two batches end."""
 
+    damage: str | None = None
+    """What cannot be read of it; then nothing else is known."""
+
 
 @dataclass(frozen=True)
 class TopicState:
@@ -65,6 +68,8 @@ def checkpoint_fault(ledger: LedgerState, checkpoint: CheckpointState, topics: C
         checkpoint: the checkpoint.
         topics: the topics that the stream is to read.
     """
+    if checkpoint.damage is not None:
+        return checkpoint.damage
     place, last, batch_id = f"the checkpoint {checkpoint.path}", ledger.last, checkpoint.batch_id
     if last is None:
         return _fault_without_entries(ledger, checkpoint)

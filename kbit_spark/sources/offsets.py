@@ -11,14 +11,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import OffsetRange, Places
 from kbit_spark.sources.continuity import CheckpointState
+from kbit_spark.sources.query import root_cause
 
 Offsets = dict[str, dict[str, int]]
 """Topic to partition (as text, as Spark writes it) to offset."""
+
+
+_METADATA = "metadata"
+
+
+class DamagedError(RunError):
+    """A file of a checkpoint is not what Spark wrote: Spark does not sync them, so a power failure may empty one."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +38,16 @@ class CheckpointLog:
     checkpoint_dir: str
 
     def query_id(self) -> str | None:
-        """Return the id that a checkpoint keeps for its whole life; None before its first start."""
-        text = self._read("metadata")
-        return None if text is None else str(json.loads(text)["id"])
+        """Return the id that a checkpoint keeps for its whole life; None before its first start.
+
+        Raises:
+            RunError: it cannot be read.
+        """
+        text = self._read(_METADATA)
+        try:
+            return None if text is None else str(json.loads(text)["id"])
+        except (LookupError, ValueError, TypeError) as error:
+            raise self._damaged(_METADATA) from error
 
     def ranges(self, batch_id: int) -> tuple[OffsetRange, ...]:
         """Return the offset ranges of a batch that has begun, in the order of topic and partition.
@@ -44,13 +60,21 @@ class CheckpointLog:
         return ranges_between(start, end, first=self._first)
 
     def state(self) -> CheckpointState:
-        """Return what the checkpoint knows; of a checkpoint that is not there, nothing.
+        """Return what the checkpoint knows; of one that is not there, nothing, of a damaged one, no more than that.
 
         Raises:
-            RunError: one of its files cannot be read.
+            RunError: the file system refuses.
         """
+        try:
+            return self._intact_state()
+        except DamagedError as error:
+            return CheckpointState(self.checkpoint_dir, damage=error.message)
+
+    def _intact_state(self) -> CheckpointState:
+        for done in self._batches("commits")[-1:]:  # Spark reads it at its start
+            self._last_object(f"commits/{done}")
         begun = self._offsets("sources/0/0") if self._read("sources/0/0") is not None else None
-        batches = self._batches()
+        batches = self._batches("offsets")
         return CheckpointState(
             path=self.checkpoint_dir,
             epoch=self.query_id(),
@@ -81,31 +105,56 @@ class CheckpointLog:
         """Where the query began; Spark writes it once, before the first batch."""
         return self._offsets("sources/0/0")
 
-    def _batches(self) -> list[int]:
-        system, path = self._locate("offsets")
+    def _batches(self, log: str) -> list[int]:
+        system, path = self._locate(log)
         if not system.exists(path):
             return []
         names = [str(status.getPath().getName()) for status in system.listStatus(path)]
         return sorted(int(name) for name in names if name.isdigit())
 
     def _offsets(self, name: str) -> Offsets:
-        text = self._read(name)
         try:
-            line = (text or "").strip().splitlines()[-1]
-            return {str(topic): dict(partitions) for topic, partitions in json.loads(line).items()}
-        except (IndexError, ValueError, AttributeError) as error:
-            msg = f"the checkpoint {self.checkpoint_dir} has no readable {name}"
-            raise RunError(msg, "restore the checkpoint from a backup, or start a new one") from error
+            return {str(topic): dict(partitions) for topic, partitions in self._last_object(name).items()}
+        except (ValueError, TypeError) as error:
+            raise self._damaged(name) from error
+
+    def _last_object(self, name: str) -> dict[str, Any]:
+        """Return what the last line of a log's file says; the first one is the version of its format.
+
+        Raises:
+            RunError: the file is not there, or cannot be read.
+        """
+        lines = (self._read(name) or "").strip().splitlines()
+        try:
+            found = json.loads(lines[-1])
+        except (IndexError, ValueError) as error:
+            raise self._damaged(name) from error
+        if not isinstance(found, dict):
+            raise self._damaged(name)
+        return found
+
+    def _damaged(self, name: str) -> DamagedError:
+        msg = f"the checkpoint {self.checkpoint_dir} has no readable {name}"
+        return DamagedError(msg, "start again: if it is damaged, the guard tells how to go on")
 
     def _read(self, name: str) -> str | None:
         system, path = self._locate(name)
-        if not system.exists(path):
-            return None
-        stream = system.open(path)
         try:
-            return bytes(stream.readAllBytes()).decode("utf-8")
-        finally:
-            stream.close()
+            if not system.exists(path):
+                return None
+            stream = system.open(path)
+            try:
+                return bytes(stream.readAllBytes()).decode("utf-8")
+            finally:
+                stream.close()
+        except UnicodeDecodeError as error:
+            raise self._damaged(name) from error
+        except Py4JJavaError as error:
+            reason = root_cause(error)
+            if reason.startswith("ChecksumException"):
+                raise self._damaged(name) from error
+            msg = f"cannot read {name} of the checkpoint {self.checkpoint_dir}: {reason}"
+            raise RunError(msg, "check the permissions and the storage, then start again; nothing is lost") from error
 
     def _locate(self, name: str) -> tuple[Any, Any]:
         path_class, root, system = self._root

@@ -16,6 +16,9 @@ from kbit_spark.tables.log import Commit, LogFile
 DELETES = ("DELETE", "TRUNCATE")
 """Operations whose commits take rows away and bring none: what they write are rows that stay."""
 
+RESTORE = "RESTORE"
+"""The operation that may bring old rows once more without taking any away."""
+
 
 @dataclass(frozen=True)
 class NewFile:
@@ -35,7 +38,7 @@ class Increment:
         after: the version before the first of them.
         last: the newest of them.
         files: files of one split with new rows, in the order of the commits.
-        deletes: versions that deleted rows, old ones or new.
+        deletes: versions that deleted rows, old ones or new, or may have.
     """
 
     after: int
@@ -90,12 +93,12 @@ def increment(
     files: list[NewFile] = []
     deletes: list[int] = []
     for commit in commits:
-        if not commit.deleted:
+        if not commit.deleted and not (commit.operation == RESTORE and commit.written):
             mine = (file for file in commit.written if file.partition.get(split_column) == split)
             files += [NewFile(commit.version, file, _rows(table, file)) for file in mine]
-        elif commit.operation in DELETES:
-            deletes.append(commit.version)
-        elif not skip_change_commits:
+        elif skip_change_commits or commit.operation in DELETES:
+            deletes.append(commit.version)  # a commit that is passed over may have taken rows away as well
+        else:
             msg = f"version {commit.version} of {table} is a commit {commit.operation} that changes or replaces rows"
             raise RunError(
                 msg,

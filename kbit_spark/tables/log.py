@@ -72,14 +72,14 @@ def commits(table: str, first: int, last: int | None = None) -> Iterator[Commit]
         yield from pool.map(lambda version: _read(store, folder, version), versions)
 
 
-def newest_first(table: str) -> Iterator[Commit]:
-    """Yield the commits that made the table what it is, the newest first; what a RESTORE undid is left out.
+def newest_first(table: str, last: int | None = None) -> Iterator[Commit]:
+    """Yield the commits that made the version `last` (None: the newest) what it is; what a RESTORE undid is left out.
 
     Raises:
         RunError: the log cannot be read, or a RESTORE does not name its version.
     """
     with _readable(table) as (store, folder), ThreadPoolExecutor(max_workers=_REQUESTS) as pool:
-        left, newest = _versions(store, folder)[::-1], None
+        left, newest = _versions(store, folder)[::-1], last
         size = 1  # most callers want the newest one or two, some want all
         while left:
             block, left, size = left[:size], left[size:], min(4 * size, 256)
@@ -112,17 +112,25 @@ def _restored_version(table: str, commit: Commit) -> int:
 
 
 def kafka_ranges(table: str, version: int) -> tuple[tuple[OffsetRange, ...], bool]:
-    """Return the offsets that the commits up to `version` brought in, and whether none of these commits is gone.
+    """Return the offsets that the commits behind `version` brought in, and whether none of these commits is gone.
+
+    What a RESTORE undid is left out; behind one that does not name its version, nothing is known.
 
     Raises:
         RunError: the log cannot be read.
     """
-    found, ranges = 0, list[OffsetRange]()
-    for commit in commits(table, 0, version):
-        found += 1
+    complete, expected, ranges = True, version, list[OffsetRange]()
+    for commit in newest_first(table, version):
         entry = LedgerEntry.from_metadata(commit.user_metadata)
         ranges += entry.ranges if entry is not None else ()
-    return merge_ranges(ranges), found == version + 1
+        complete = complete and commit.version == expected
+        if commit.operation != "RESTORE":
+            expected = commit.version - 1
+        elif commit.restored is not None:
+            expected = int(commit.restored)
+        else:
+            break
+    return merge_ranges(ranges), complete and expected == -1
 
 
 def removals(table: str, version: int, files: Iterable[str]) -> dict[str, float]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kbit_spark.events import Event
 
@@ -27,7 +28,7 @@ class JsonLines:
     name = "jsonl"
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8")
+        self._file = _open_to_append(path)
 
     def write(self, event: Event) -> None:
         """Append one line."""
@@ -49,7 +50,7 @@ class Csv:
 
     def __init__(self, path: Path) -> None:
         fresh = not path.exists() or path.stat().st_size == 0
-        self._file = path.open("a", encoding="utf-8", newline="")
+        self._file = _open_to_append(path)
         self._writer = csv.writer(self._file)
         if fresh:
             self._writer.writerow(["time", "kind", "scope", "rank", "name", "value"])
@@ -67,6 +68,16 @@ class Csv:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _open_to_append(path: Path) -> TextIO:
+    """Open a text file for whole lines; one that a killed run has left half-written is ended first."""
+    file = path.open("a", encoding="utf-8", newline="")
+    with path.open("rb") as before:
+        before.seek(max(0, before.seek(0, os.SEEK_END) - 1))
+        if before.read() not in (b"", b"\n"):
+            file.write("\n")
+    return file
 
 
 class MetricsTable:

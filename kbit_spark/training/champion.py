@@ -9,17 +9,20 @@ from __future__ import annotations
 import os
 import shutil
 from datetime import datetime, timezone
+from itertools import count
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import Frozen
-from kbit_spark.training.checkpoint import sync
+from kbit_spark.training import checkpoint as checkpoints
+from kbit_spark.training.checkpoint import MANIFEST, Checkpoint, sync
 from kbit_spark.training.manifest import Window
 from kbit_spark.training.promotion import Paired
 
 POINTER, FOLDER = "promoted.json", "champion"
+_ANEW = f"restore it, or remove {POINTER}: the newest model is then promoted as the first"
 
 
 class Champion(Frozen):
@@ -56,6 +59,18 @@ class Promoted(Frozen):
         """Return the folder of the champion's checkpoint."""
         return root / self.champion.checkpoint
 
+    def read(self, root: Path) -> Checkpoint:
+        """Return the champion's checkpoint.
+
+        Raises:
+            RunError: it is not there, or damaged.
+        """
+        try:
+            return checkpoints.read(self.path(root))
+        except RunError as error:
+            msg = f"the model that {root / POINTER} names as the one in use cannot be read: {error.message}"
+            raise RunError(msg, _ANEW) from error
+
 
 def read_promoted(root: Path) -> Promoted | None:
     """Return what `promoted.json` under `root` says, None where there is none.
@@ -70,7 +85,7 @@ def read_promoted(root: Path) -> Promoted | None:
         return None
     except (OSError, ValidationError) as error:
         msg = f"cannot read {file}: {' '.join(str(error).split())}"
-        raise RunError(msg, "restore it, or remove it: the newest model is then promoted as the first") from error
+        raise RunError(msg, _ANEW) from error
 
 
 def adopt(root: Path, checkpoint: Path, version: int) -> None:
@@ -129,7 +144,7 @@ def _unwritable(root: Path, error: OSError) -> RunError:
 
 def _keep(root: Path, checkpoint: Path) -> Path:
     """Return a second folder of a checkpoint's files, which are never changed: links, or copies where none can be."""
-    final = root / FOLDER / checkpoint.name
+    final = _place(root / FOLDER, checkpoint)
     if not final.exists():
         temporary = final.with_name(f".{final.name}")
         shutil.rmtree(temporary, ignore_errors=True)
@@ -137,6 +152,13 @@ def _keep(root: Path, checkpoint: Path) -> Path:
         temporary.rename(final)
         sync(final.parent)
     return final
+
+
+def _place(folder: Path, checkpoint: Path) -> Path:
+    """Return the folder that holds the checkpoint's files, or may; a run before may have left one of the same name."""
+    mine, names = (checkpoint / MANIFEST).read_bytes(), (f"-{number}" if number else "" for number in count())
+    places = (folder / f"{checkpoint.name}{name}" for name in names)
+    return next(place for place in places if not place.exists() or (place / MANIFEST).read_bytes() == mine)
 
 
 def _link_or_copy(source: str, target: str) -> None:

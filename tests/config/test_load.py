@@ -140,6 +140,8 @@ def test_a_bad_override_is_quoted(override: str):
         ("kafka.topics[0].format=xml", "kafka.topics[0].format: "),
         ("kafka.topics[0].format=avro", "kafka.topics[0]: topic 'digits-json': format avro with raw framing needs"),
         ("kafka.topics[1].name=digits-json", "kafka.topics: listed twice: digits-json"),
+        ("fields[1].name=IMAGE", "fields: listed twice, if only in another case: IMAGE"),
+        ("fields[1].name=_Offset", "fields[1].name: _Offset is a column of the table's own"),
         ("fields[0].tensor.shape[1]=0", "must be at least 1, not [28, 0]"),
         (
             "fields[0].tensor.shape=[65536,32768]",

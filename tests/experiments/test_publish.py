@@ -68,6 +68,14 @@ def test_notes_tell_what_the_numbers_are_not() -> None:
     assert "baseline seed 0" in resumed
     assert "validation" in split
     assert one.label(METRICS[0]) == "validation accuracy, %"
+    judged = Findings.of(PLAN, {}, [result("baseline", seed, 0.9, split="validation") for seed in (0, 1)], 2)
+    assert notes(judged) == [
+        "There are no test rows: accuracy and loss are of the validation split, which chose the weights."
+    ]
+    neither = [result("baseline", seed, 0.9, split="validation", metrics={"epoch_s": 1.0}) for seed in (0, 1)]
+    assert notes(Findings.of(PLAN, {}, neither, 2)) == [
+        "There are neither test nor validation rows: nothing tells accuracy and loss."
+    ]
 
 
 def test_runs_without_a_partner_are_summarized_but_not_compared() -> None:

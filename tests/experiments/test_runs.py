@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,9 @@ def test_without_test_rows_the_epoch_with_the_lowest_validation_loss_is_judged()
         epoch(2, 1, validation_loss=0.4, validation_accuracy=0.89),
     ]
     assert of_best_epoch(epochs_of(told)) == {"accuracy": 0.90, "loss": 0.2}
+    diverged = epoch(0, 1, validation_loss=math.nan, validation_accuracy=0.1)
+    assert of_best_epoch(epochs_of([diverged, *told[1:]])) == {"accuracy": 0.90, "loss": 0.2}
+    assert of_best_epoch(epochs_of([diverged])) == {}
     assert best_validation(epochs_of(told)) == {"best_validation_accuracy": 0.91}
     assert of_best_epoch(epochs_of([epoch(0, 1)])) == {}
     assert best_validation([]) == {}
@@ -119,7 +123,12 @@ def test_what_cannot_be_compared_is_refused(changes: dict[str, Any], says: str) 
 def test_the_run_may_stand_in_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sample = Path(__file__).parents[2] / "kbit_spark/cli/samples"
-    with pytest.raises(UsageError, match=r"cannot read the configuration train\.yaml"):
+    with pytest.raises(
+        UsageError, match=r"train=train\.yaml: cannot read the configuration train\.yaml.*working folder"
+    ):
+        load(ExperimentConfig, sample / "experiment.yaml")
+    (tmp_path / "train.yaml").write_text("- data")
+    with pytest.raises(UsageError, match=r"train=train\.yaml: train\.yaml must hold a mapping"):
         load(ExperimentConfig, sample / "experiment.yaml")
     (tmp_path / "train.yaml").write_text((sample / "train.yaml").read_text())
     found = load(ExperimentConfig, sample / "experiment.yaml", ["train.epochs=2", "against.model=mlp"])

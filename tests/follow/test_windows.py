@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,45 @@ def test_a_table_that_was_set_back_is_refused(stream: Stream, tmp_path: Path) ->
     other.append(40)
     with pytest.raises(RunError, match=r"does not reach version 1"):
         plan_again(config(other), manifest(made, work))
+
+
+def test_a_table_that_was_made_anew_is_refused(stream: Stream) -> None:
+    made = config(stream)
+    stream.append(40)
+    stream.append(40)
+    work = next_window(made, None)
+    assert work is not None
+    assert pending(made, work.window.last) is None
+    shutil.rmtree(stream.path)
+    stream.append(40)
+    with pytest.raises(RunError, match=r"does not reach version 1, which is learnt already.*another checkpoint\.dir"):
+        pending(made, work.window.last)
+
+
+def test_rows_that_a_restore_brings_back_are_not_learnt_twice(stream: Stream) -> None:
+    made, going_on = config(stream), config(stream, skip_change_commits=True)
+    stream.append(40)
+    first = next_window(made, None)
+    assert first is not None
+    DeltaTable(str(stream.path)).delete("_offset >= 10")
+    DeltaTable(str(stream.path)).restore(0)  # adds files, and removes one that the delete wrote
+    stream.append(40)
+    DeltaTable(str(stream.path)).delete("_offset >= 0")
+    DeltaTable(str(stream.path)).restore(3)  # adds files only
+    with pytest.raises(RunError, match=r"version 2 of .* is a commit RESTORE"):
+        next_window(made, manifest(made, first))
+    stream.append(40)
+    (work,) = all_windows(going_on, manifest(going_on, first))
+    assert new_and_other(work)[0] == list(range(40, 120))
+
+
+def test_rows_that_a_commit_took_away_are_not_learnt_where_it_is_passed_over(stream: Stream) -> None:
+    stream.append(40)
+    stream.append(40)
+    DeltaTable(str(stream.path)).restore(0)
+    stream.append(10)
+    (work,) = all_windows(config(stream, skip_change_commits=True))
+    assert new_and_other(work)[0] == [*range(40), *range(80, 90)]
 
 
 def test_new_rows_that_vacuum_could_take_are_refused(stream: Stream) -> None:

@@ -141,6 +141,27 @@ def test_fields_of_new_schemas_become_columns_while_the_stream_runs(
     assert [entry.batch_id for entry in ledger(config.tables.samples)] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("odd", "value"),
+    [
+        ({"name": "_Offset", "type": "long"}, 7),
+        (
+            {"name": "pair", "type": {**PLACE, "fields": [{"name": n, "type": "int"} for n in ("lane", "Lane")]}},
+            {"lane": 1, "Lane": 2},
+        ),
+    ],
+)
+def test_names_that_differ_in_case_alone_never_stop_the_stream(
+    spark: SparkSession, kafka: Kafka, registry: RegistryServer, tmp_path: Path, odd: dict[str, Any], value: Any
+) -> None:
+    topic = Topic(kafka, registry, "cases")
+    config = config_of(tmp_path, kafka, registry, topic.name)
+    topic.produce(5, odd, CAMERA, camera="left", **{odd["name"]: value})
+    ingest.run(config)
+    assert gained(config) == [(0, ["image", "label", "camera"])]
+    assert [row["camera"] for row in rows(config).values()] == ["left"] * 5
+
+
 def test_a_replay_may_bring_columns_too(
     spark: SparkSession, kafka: Kafka, registry: RegistryServer, tmp_path: Path
 ) -> None:

@@ -126,6 +126,26 @@ def test_a_checkpoint_from_a_backup(stream: Stream, kafka: Kafka, tmp_path: Path
     once(tmp_path, topic, range(160))
 
 
+@pytest.mark.parametrize("name", ["metadata", "sources/0/0", "offsets/1", "commits/1"])
+@pytest.mark.parametrize("left", [0, 5, 40, None])
+def test_a_checkpoint_that_a_power_failure_has_damaged(
+    stream: Stream, kafka: Kafka, tmp_path: Path, name: str, left: int | None
+) -> None:
+    config, topic = stream
+    kafka.produce(topic, records(20))
+    file = Path(config.checkpoint_dir, name)
+    content = file.read_bytes()
+    file.write_bytes(content[:left] if left is not None else bytes(len(content)))  # None: blocks that were not written
+    if left is not None:  # else the file no longer has the checksum beside it
+        file.with_name(f".{file.name}.crc").unlink()
+    if left == 40 and len(content) <= 40:
+        run(config)
+    else:
+        refused(config, "--rebase", f"has no readable {name}", f"{topic}[0] at 60")
+        run(config, rebase=True)
+    once(tmp_path, topic, range(80))
+
+
 def test_a_restored_table(spark: SparkSession, stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
     config, topic = stream
     kafka.produce(topic, records(80))

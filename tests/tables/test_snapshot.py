@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,22 @@ def test_kafka_ranges_of_all_commits_up_to_the_version(tmp_path: Path) -> None:
     assert ranges == [(0, 0, 8), (1, 10, 12), (1, 14, 15)]
     assert [(r.partition, r.start, r.end) for r in resolve(path, 1).kafka] == [(0, 0, 8), (1, 10, 12)]
     assert resolve(path).kafka_complete
+
+
+def test_what_a_restore_undid_is_no_part_of_the_ranges(tmp_path: Path) -> None:
+    path = str(tmp_path / "samples")
+    for batch in range(3):
+        commit(path, batch, (0, batch, batch + 1))
+    DeltaTable(path).restore(0)
+    commit(path, 1, (0, 7, 8))
+    DeltaTable(path).restore(2)
+    ends = {version: [(r.start, r.end) for r in resolve(path, version).kafka] for version in range(2, 6)}
+    assert ends == {2: [(0, 3)], 3: [(0, 1)], 4: [(0, 1), (7, 8)], 5: [(0, 3)]}
+    assert resolve(path).kafka_complete
+    now = datetime.now(timezone.utc)
+    commit(path, 3, (0, 8, 9))
+    DeltaTable(path).restore(now)
+    assert not resolve(path).kafka_complete  # nobody knows which version that was
 
 
 def test_a_log_without_its_first_commits_says_so(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def checkpoint(root: Path, step: int) -> Path:
     folder = root / f"step-{step:09d}"
     folder.mkdir(parents=True)
     (folder / "state.pt").write_text(f"weights {step}")
-    (folder / "manifest.json").write_text("{}")
+    (folder / "manifest.json").write_text(json.dumps({"weights": step}))
     return folder
 
 
@@ -87,6 +88,20 @@ def test_the_champion_outlives_its_checkpoint_and_a_second_decision_changes_noth
     assert in_use(tmp_path) == "weights 1"
 
 
+def test_a_champion_of_a_run_before_is_not_taken_for_one_of_the_same_name(tmp_path: Path) -> None:
+    decide(tmp_path, checkpoint(tmp_path, 1), window(0), BETTER, 0.05)
+    shutil.rmtree(tmp_path / "step-000000001")  # someone begins anew, in the same folder
+    for begin_anew in (True, False):
+        if begin_anew:
+            (tmp_path / "promoted.json").unlink()
+        made = checkpoint(tmp_path, 1)
+        (made / "state.pt").write_text(f"other weights {begin_anew}")
+        (made / "manifest.json").write_text(json.dumps({"weights": begin_anew}))
+        decide(tmp_path, made, window(0), BETTER, 0.05)
+        assert in_use(tmp_path) == f"other weights {begin_anew}"
+        shutil.rmtree(made)
+
+
 def test_the_result_of_a_run_without_follow_mode_is_the_first_champion(tmp_path: Path) -> None:
     adopt(tmp_path, checkpoint(tmp_path, 7), version=5)
     adopt(tmp_path, checkpoint(tmp_path, 8), version=6)
@@ -107,7 +122,7 @@ def test_where_there_are_no_links_files_are_copied(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("text", ["", "{", json.dumps({"decided_window": 1})])
 def test_a_damaged_pointer_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "promoted.json").write_text(text)
-    with pytest.raises(RunError, match=r"cannot read .*promoted\.json.*or remove it"):
+    with pytest.raises(RunError, match=r"cannot read .*promoted\.json.*or remove promoted\.json"):
         read_promoted(tmp_path)
 
 

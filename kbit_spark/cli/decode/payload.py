@@ -109,7 +109,7 @@ def _whole_row(topic: TopicConfig, files: Sequence[str]) -> Sequence[FieldSpec]:
 def _read_json(file: str) -> dict[str, Any]:
     try:
         return dict(json.loads(Path(file).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         msg = f"cannot read the schema {file}: {error}"
         raise UsageError(msg) from error
 
@@ -123,7 +123,11 @@ def decode_payload(target: Target, payload: bytes, decode: Decode) -> tuple[str,
         UsageError: a schema that cannot be read, or can never give the fields.
         RunError: the registry does not answer.
     """
-    tried = {framing: _under(framing, target, payload, decode) for framing in target.kafka.framings(target.topic)}
+    try:
+        tried = {framing: _under(framing, target, payload, decode) for framing in target.kafka.framings(target.topic)}
+    except RecursionError as error:
+        msg = "the schema nests too deeply to be read as a row"
+        raise UsageError(msg, "name the columns that you want with --fields") from error
     rank = {framing: ("value" in found, found.get("error") != "bad_framing") for framing, found in tried.items()}
     best = max(rank, key=lambda framing: rank[framing])
     return best, tried[best]

@@ -82,6 +82,15 @@ def test_a_streams_configuration_says_how_its_topics_are_written(tmp_path: Path)
     assert (done.returncode, "--topic: one, two" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(("depth", "says"), [(400, "nests too deeply"), (5_000, "cannot read the schema deep.avsc")])
+def test_a_schema_without_bottom(depth: int, says: str, tmp_path: Path) -> None:
+    array = '{"type": "array", "items": ' * depth + '"int"' + "}" * depth
+    record = f'{{"type": "record", "name": "r", "fields": [{{"name": "a", "type": {array}}}]}}'
+    (tmp_path / "deep.avsc").write_text(record)
+    done = kbit("decode", "--hex", "00", "--format", "avro", "--schema", "deep.avsc", cwd=tmp_path)
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -1,0 +1,73 @@
+"""What follow mode refuses at its start, before anything is started: what does not belong together, or is damaged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbit_spark import follow
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.errors import RunError
+from kbit_spark.training import checkpoint
+from kbit_spark.training.champion import decide
+from kbit_spark.training.checkpoint import Keep
+from kbit_spark.training.promotion import Paired
+from tests.follow.stream import Stream
+from tests.follow.test_windows import config, manifest, next_window
+
+
+def learnt(stream: Stream, **changes: Any) -> TrainConfig:
+    """Return the configuration of a run that has learnt and promoted the table's first window."""
+    made = config(stream, stop_after_idle_s=0.1).model_copy(update={"model": "mlp", "device": "cpu", **changes})
+    stream.append(40)
+    work = next_window(made, None)
+    assert work is not None
+    done = manifest(made, work)
+    root = stream.path.parent / "checkpoints"
+    path = checkpoint.save(root, {}, done, Keep(1, 1))
+    decide(root, path, work.window, Paired(0, 0, 0, 0), 0.05)
+    return made
+
+
+def refusal(config: TrainConfig) -> RunError:
+    with pytest.raises(RunError) as caught:
+        follow.run(config)
+    return caught.value
+
+
+def test_a_table_made_anew_is_another_one(tmp_path: Path) -> None:
+    stream = Stream(tmp_path / "samples")
+    made = learnt(stream)
+    shutil.rmtree(stream.path)
+    stream.append(40)
+    assert "table_id is " in refusal(made).message
+
+
+def test_the_configuration_of_another_run_is_refused(tmp_path: Path) -> None:
+    made = learnt(Stream(tmp_path / "samples"))
+    assert "seed is 0, not 5" in refusal(made.model_copy(update={"seed": 5})).message
+
+
+@pytest.mark.parametrize("name", ["champion/step-000000009", "../elsewhere", "champion"])
+def test_a_model_in_use_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+    made = learnt(Stream(tmp_path / "samples"))
+    file = tmp_path / "checkpoints/promoted.json"
+    document = json.loads(file.read_text())
+    document["champion"]["checkpoint"] = name
+    file.write_text(json.dumps(document))
+    error = refusal(made)
+    assert error.message.startswith(f"the model that {file} names as the one in use cannot be read: ")
+    assert "remove promoted.json" in error.hint
+
+
+def test_a_model_in_use_of_another_run_is_refused(tmp_path: Path) -> None:
+    made = learnt(Stream(tmp_path / "samples"))
+    learnt(Stream(tmp_path / "other/samples"), model="cnn")
+    for name in ("champion", "promoted.json"):
+        shutil.move(tmp_path / "checkpoints" / name, tmp_path / name)
+        shutil.move(tmp_path / "other/checkpoints" / name, tmp_path / "checkpoints" / name)
+    assert "model is 'cnn', not 'mlp'" in refusal(made).message
