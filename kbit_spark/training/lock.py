@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,9 @@ from pathlib import Path
 from kbit_spark.errors import RunError
 
 FILE = ".lock"
+PATIENCE_S = 15.0
+"""How long what is left of a killed job may take to end; its successor waits for it."""
+
 _HELD = (errno.EAGAIN, errno.EACCES)
 log = logging.getLogger(__name__)
 
@@ -46,15 +50,20 @@ def alone_in(root: Path, key: str) -> Iterator[None]:
 
 
 def _lock(handle: int, root: Path, key: str) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _HELD:
-            log.warning("%s cannot be locked, so nothing keeps a second job out: %s", root, error.strerror)
-            return
-        holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
-        msg = f"another job works in {root}: {holder}"
-        raise RunError(msg, f"wait until it has ended, or choose another {key}") from error
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError as error:
+            if error.errno not in _HELD:
+                log.warning("%s cannot be locked, so nothing keeps a second job out: %s", root, error.strerror)
+                return
+            if time.monotonic() >= deadline:
+                holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
+                msg = f"another job works in {root}: {holder}"
+                raise RunError(msg, f"wait until it has ended, or choose another {key}") from error
+        time.sleep(0.2)
     with suppress(OSError):  # on a full disk the lock holds, but does not say whose it is
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)

@@ -7,7 +7,9 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
 from kbit_spark.experiments.plan import Plan, keep_plan
 from kbit_spark.schemas import Snapshot
+from kbit_spark.training import lock
 from kbit_spark.training.lock import alone_in
 from tests.fixtures.jobs import ROOT
 from tests.fixtures.samples import write_samples
@@ -52,6 +55,20 @@ def run_follower(folder: Path) -> None:
 def run_experiment(folder: Path) -> None:
     config = {"train": data(folder, global_batch_size=8), "dir": str(folder / "work"), "iterations": 1}
     experiment.run(ExperimentConfig.model_validate(config))
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "PATIENCE_S", 0.3)
+
+
+def test_what_is_left_of_a_killed_job_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "PATIENCE_S", 30.0)
+    leftover = ExitStack()
+    leftover.enter_context(alone_in(tmp_path, "dir"))
+    threading.Timer(1.0, leftover.close).start()
+    with alone_in(tmp_path, "dir"):
+        pass
 
 
 def test_a_killed_process_lets_go_of_its_folder(tmp_path: Path) -> None:
