@@ -6,8 +6,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { echo "setup: $*"; }
 fail() { echo "error: $1" >&2; echo "  $2" >&2; exit 3; }
 
-has_java() {
-  command -v java javac >/dev/null && java --list-modules 2>/dev/null | grep -q '^jdk.incubator.vector@'
+has_java() { # of a JDK, for Maven compiles with it; a JRE may lack the compiler
+  local modules
+  modules=$(java --list-modules 2>/dev/null) || return 1
+  grep -q '^jdk.incubator.vector@' <<<"$modules" && grep -q '^jdk.compiler@' <<<"$modules"
 }
 
 install_tools() { # Debian package names
