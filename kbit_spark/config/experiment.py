@@ -50,7 +50,7 @@ class ExperimentConfig(Frozen):
         if not self.against:
             return self
         changes = self.changes()
-        if shared := sorted(key for key in changes if _within(key, SHARED)):
+        if shared := sorted(key for key in changes if within(key, SHARED)):
             msg = f"against: both configurations share {', '.join(shared)}"
             raise ValueError(msg)
         if not changes:
@@ -90,7 +90,8 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _within(key: str, sections: tuple[str, ...]) -> bool:
+def within(key: str, sections: tuple[str, ...]) -> bool:
+    """Tell whether a dotted key is one of the sections, or in one."""
     return any(key == section or key.startswith(f"{section}.") for section in sections)
 
 

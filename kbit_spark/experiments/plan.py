@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kbit_spark.config.experiment import ExperimentConfig, flat
+from kbit_spark.config.experiment import ExperimentConfig, flat, within
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import Frozen, Snapshot
@@ -176,8 +176,4 @@ def _changes(config: ExperimentConfig) -> dict[str, Any]:
 
 
 def _compared(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in values.items()
-        if not any(key == part or key.startswith(f"{part}.") for part in _NOT_COMPARED)
-    }
+    return {key: value for key, value in values.items() if not within(key, _NOT_COMPARED)}

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import psutil
 
@@ -58,6 +58,12 @@ class Submitted:
     subclass names. Of the first two the rest must end by itself, while the next driver starts already.
     """
 
+    _landmark: ClassVar[str]
+    """What a job's progress is counted in."""
+
+    _endless: ClassVar[Mapping[str, Any]] = {}
+    """What the configuration has besides, for as long as the job is struck."""
+
     def __init__(self, folder: Path, data: Mapping[str, Any], seed: int, script: str = INGEST) -> None:
         """Prepare the job of a configuration; nothing runs yet."""
         self._folder, self._data, self._script = folder, dict(data), script
@@ -76,8 +82,27 @@ class Submitted:
         for job in [*self._dead, *([self._job] if self._job else [])]:
             job.kill()
 
-    def _choose(self) -> str:
-        return self._chance.choices(list(self._targets), [weight for weight, _ in self._targets.values()])[0]
+    def strike(self) -> str:
+        """See `Victim`."""
+        starting = self._job is None
+        job = self._job or self._start({**self._data, **self._endless})
+        self._job = job
+        what = self._chance.choices(list(self._targets), [weight for weight, _ in self._targets.values()])[0]
+        if starting and what in ("driver", "all") and self._chance.random() < EARLY_SHARE:
+            time.sleep(self._chance.uniform(0, LONGEST_START_S))
+            when = "while it starts"
+        else:
+            before = self._reached()
+            eventually(lambda: self._reached() > before or job.process.poll() is not None, PATIENCE_S)
+            self._check_alive(job)
+            time.sleep(self._chance.uniform(0, LONGEST_BATCH_S))
+            when = f"after {self._landmark} {self._reached()}"
+        self._kill(job, what)
+        return f"{what} {when}"
+
+    def _reached(self) -> int:
+        """Return how far the job has come: what grows with all that must not be lost."""
+        raise NotImplementedError
 
     def _kill(self, job: Job, what: str) -> None:
         self._check_alive(job)
@@ -132,22 +157,8 @@ class Ingest(Submitted):
     """The ingest job."""
 
     name = "ingest"
-
-    def strike(self) -> str:
-        """See `Victim`."""
-        starting = self._job is None
-        job = self._job or self._start({**self._data, "trigger": {"interval_s": 0}})
-        self._job = job
-        what = self._choose()
-        if starting and what in ("driver", "all") and self._chance.random() < EARLY_SHARE:
-            time.sleep(self._chance.uniform(0, LONGEST_START_S))
-            when = "while it starts"
-        else:
-            self._await_batch(job)
-            time.sleep(self._chance.uniform(0, LONGEST_BATCH_S))
-            when = f"after version {table_version(self._folder / 'samples')}"
-        self._kill(job, what)
-        return f"{what} {when}"
+    _landmark = "version"
+    _endless: ClassVar[Mapping[str, Any]] = {"trigger": {"interval_s": 0}}
 
     def finish(self) -> None:
         """See `Victim`; reads the topics to their end."""
@@ -159,12 +170,8 @@ class Ingest(Submitted):
         self._job = self._start({**self._data, "trigger": {"available_now": True}}, SMALL)
         self._await_end()
 
-    def _await_batch(self, job: Job) -> None:
-        before = table_version(self._folder / "samples")
-        eventually(
-            lambda: table_version(self._folder / "samples") > before or job.process.poll() is not None, PATIENCE_S
-        )
-        self._check_alive(job)
+    def _reached(self) -> int:
+        return table_version(self._folder / "samples")
 
 
 class Training(Submitted):
@@ -178,28 +185,12 @@ class Training(Submitted):
     """
 
     name = "training"
+    _landmark = "the checkpoint of step"
 
     def __init__(self, folder: Path, data: Mapping[str, Any], seed: int, marker: Path) -> None:
         super().__init__(folder, data, seed, TRAIN)
         self._marker = marker
         self._targets["rank"] = (4, self._rank)
-
-    def strike(self) -> str:
-        """See `Victim`."""
-        starting = self._job is None
-        job = self._job or self._start(self._data)
-        self._job = job
-        what = self._choose()
-        if starting and what in ENDS_THE_JOB and self._chance.random() < EARLY_SHARE:
-            time.sleep(self._chance.uniform(0, LONGEST_START_S))
-            when = "while it starts"
-        else:
-            before = self._step()
-            eventually(lambda: self._step() > before or job.process.poll() is not None, PATIENCE_S)
-            time.sleep(self._chance.uniform(0, LONGEST_BATCH_S))
-            when = f"after the checkpoint of step {self._step()}"
-        self._kill(job, what)
-        return f"{what} {when}"
 
     def finish(self) -> None:
         """See `Victim`; the rest of the run takes no time."""
@@ -212,7 +203,7 @@ class Training(Submitted):
     def _rank(self, job: Job) -> psutil.Process:
         return self._one_of(job, lambda process: _is_worker(process) and process.cpu_times().user > RANK_CPU_S)
 
-    def _step(self) -> int:
+    def _reached(self) -> int:
         found = checkpoint.newest(self._folder / "checkpoints")
         return 0 if found is None else found.manifest.position.total_steps
 
