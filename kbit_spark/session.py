@@ -22,7 +22,7 @@ from pyspark import __version__ as pyspark_version
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kbit_spark import rapids
+from kbit_spark import class_archive, rapids
 from kbit_spark.errors import KbitError, MissingRequirement, RunError
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,9 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile={LOGGING}",
+    "spark.driver.extraJavaOptions": (
+        f"-XX:+UseParallelGC -Dlog4j2.configurationFile={LOGGING} {class_archive.java_options(JARS)}".strip()
+    ),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Binary columns are no use for data skipping, and the log state of a stream's table is small
@@ -98,6 +100,7 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     _add_listener(conf)
     conf.setIfMissing("spark.master", "local[*]")
     conf.set("spark.app.name", app_name)
+    _add_class_archive(conf)
     if str(conf.get("spark.master")).startswith("local-cluster") and "SPARK_HOME" not in os.environ:
         os.environ["SPARK_HOME"] = str(_make_home(Path(".kbit/spark-home").absolute()))
     try:
@@ -140,6 +143,12 @@ def _add_rapids(conf: SparkConf) -> None:
     if not conf.contains("spark.driver.extraClassPath"):
         for key, value in rapids.class_path(JARS, GPU_JARS).items():
             conf.setIfMissing(key, value)
+
+
+def _add_class_archive(conf: SparkConf) -> None:
+    given = conf.get("spark.executor.extraJavaOptions") or ""
+    for key, value in class_archive.executor_settings(JARS, str(conf.get("spark.master")), given).items():
+        conf.set(key, value)
 
 
 def _add_listener(conf: SparkConf) -> None:

@@ -65,6 +65,19 @@ jars() {
   mkdir -p jars/target && touch "$stamp"
 }
 
+class_archive() { # JVMs that map it start in less time; a half-written one would end them, so it gets its name when it is whole
+  local archive=jars/target/spark.jsa
+  [ -f "$archive" ] && [ "$archive" -nt jars/target/.stamp ] && [ "$archive" -nt .venv/.stamp-packages ] && return
+  say "archive of Spark's classes"
+  rm -f "$archive"
+  if KBIT_GPU=0 ./spark-submit.sh --driver-memory 700m --conf "spark.driver.extraJavaOptions=-XX:ArchiveClassesAtExit=$archive.new \
+      -Xlog:cds*=off -Dlog4j2.configurationFile=$PWD/conf/log4j2.properties" scripts/archive_classes.py >"$archive.log" 2>&1; then
+    mv "$archive.new" "$archive"
+  else
+    say "it was not made ($archive.log says why): jobs start all the same, in more time"
+  fi
+}
+
 gpu_jars() {
   local stamp=jars/target/.stamp-gpu libraries
   is_older "$stamp" jars/pom.xml jars/kbit-jvm jars/kbit-gpu || return 0
@@ -80,4 +93,5 @@ gpu_jars() {
 [[ ${1:-} =~ ^(gpu)?$ ]] || fail "no step $1" "scripts/setup.sh [gpu]"
 jars
 venv
+class_archive
 if [ "${1:-}" = gpu ]; then gpu_jars; fi

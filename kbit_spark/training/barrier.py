@@ -14,7 +14,6 @@ from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import KbitError, RunError, UsageError
 from kbit_spark.training.control import Control
-from kbit_spark.training.distributor import run_by_distributor
 from kbit_spark.training.job import Outcome, TrainJob
 from kbit_spark.training.slots import check_slots
 
@@ -44,7 +43,7 @@ def launch(sc: SparkContext, job: TrainJob, control: Control) -> Outcome | None:
         sc.setJobGroup(group, f"train, attempt {job.attempt}", interruptOnCancel=True)
         sc.setLocalProperty("kbit.scope", f"attempt={job.attempt}")
         try:
-            results.outcomes = run_by_distributor(sc, job) if by_distributor else _run_in_tasks(sc, job, profile)
+            results.outcomes = _run_by_distributor(sc, job) if by_distributor else _run_in_tasks(sc, job, profile)
         except Exception as error:  # mostly Spark's failure of a stage; what it means stands in `control`
             results.error = error
 
@@ -105,6 +104,12 @@ def _watch(sc: SparkContext, thread: threading.Thread, control: Control, group: 
             thread.join(timeout=GRACE_S)
             return True
     return False
+
+
+def _run_by_distributor(sc: SparkContext, job: TrainJob) -> list[Outcome | None]:
+    from kbit_spark.training.distributor import run_by_distributor  # it imports pyspark.ml, which others can spare
+
+    return run_by_distributor(sc, job)
 
 
 def _run_in_tasks(sc: SparkContext, job: TrainJob, profile: Any) -> list[Outcome | None]:
