@@ -21,7 +21,7 @@ from kbit_spark.datasets.row_groups import Columns, RowGroup, RowGroupReader, Ro
 from kbit_spark.datasets.sharding import EpochPlan, Indices, LaneSlice, RowStream, rank_slice
 from kbit_spark.schemas import Tensor
 
-BLOCK_BYTES = 2**25
+BLOCK_BYTES = 2**24
 """Windows smaller than this are made several at once: each change of the lane costs the cache."""
 
 
