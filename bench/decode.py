@@ -1,6 +1,6 @@
 """Decoders beside Spark's own functions, on payloads that lie in memory.
 
-    kbit bench decode [--repeats 3] [--case avro] [--json]
+    kbit bench decode [--repeats 8] [--case avro] [--json]
 
 Avro against `from_avro`, JSON against `from_json`, Protobuf against the library `protobuf` in a pandas UDF; Spark has
 nothing for Extended JSON. Each run is one pass that touches every decoded field; both sides take turns, so that they
@@ -66,7 +66,7 @@ class Figure:
 def main() -> None:
     """Run the cases and print a markdown table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--case", default="", help="only cases whose name contains this; nothing is kept")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,24 @@ def test_json_bytes_by_any_path_are_what_python_reads(
         assert result == {"value": {"t": {"$hex": bytes(read).hex()}}}
     else:
         assert result["error"] in {"int_overflow", "type_mismatch"}, result
+
+
+def test_json_bytes_of_up_to_four_characters_are_what_they_say(decode: Decode) -> None:
+    """Every text of up to three of these characters and every number of up to four digits, at both places of a pair."""
+    characters = "01259/:-+. e"
+    texts = {"".join(some) for length in range(4) for some in product(characters, repeat=length)}
+    texts |= {f"{number:0{width}}" for width in (3, 4) for number in range(1_300)}
+    good = {str(number) for number in range(256)} | {"-0"}
+    for place in (3, 4):
+        items = [["17", "0", "255", *["8"] * 9] for _ in texts]
+        for row, text in zip(items, texts, strict=True):
+            row[place] = text
+        results = decode(_plan("uint8", 12), [f'{{"t":[{",".join(row)}]}}'.encode() for row in items])
+        for text, row, result in zip(texts, items, results, strict=True):
+            if text.strip(" ") in good:
+                assert result == {"value": {"t": {"$hex": bytes(map(int, row)).hex()}}}, text
+            else:
+                assert result["error"] in {"bad_json", "int_overflow", "type_mismatch"}, (text, result)
 
 
 @settings(max_examples=30, deadline=None)

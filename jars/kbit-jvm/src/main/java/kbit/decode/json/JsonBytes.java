@@ -13,10 +13,15 @@ final class JsonBytes {
   private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
   private static final long FOUR_ZEROS = 0x2C302C302C302C30L; // "0,0,0,0,"
   private static final long COMMAS = 0x2C2C2C2C2C2C2C2CL;
+  private static final long ZEROS = 0x3030303030303030L;
   private static final long ONES = 0x0101010101010101L;
 
-  /** Least value of a number without leading zeros, by its number of digits; none is good with no digit or above three. */
-  private static final int[] LEAST = {256, 0, 10, 100, 256, 256, 256, 256, 256};
+  /** The digits of 255, and the least ones without a leading zero by their number; none are good where it is not 1 to 3. */
+  private static final int MOST = 0x020505, NONE = Integer.MAX_VALUE;
+  private static final int[] LEAST = {NONE, 0, 0x0100, 0x010000, NONE, NONE, NONE, NONE, NONE};
+
+  /** Times digits with the last one in the highest byte, this has their value, up to 255, in the highest byte. */
+  private static final int WEIGHTS = 0x640A01; // 100, 10, 1
 
   private JsonBytes() {}
 
@@ -34,30 +39,23 @@ final class JsonBytes {
       }
       long commas = word ^ COMMAS;
       long marks = commas - ONES & ~commas & 0x8080808080808080L;
-      int first = Long.numberOfTrailingZeros(marks) >>> 3;
-      int second = Long.numberOfTrailingZeros(marks & marks - 1) >>> 3;
-      int length = second - first - 1 & 7;
-      int a = digits((int) word, first);
-      int b = digits((int) (word >>> (first + 1 << 3)), length);
-      int valueA = value(a);
-      int valueB = value(b);
-      int unusual = 255 - valueA | valueA - LEAST[first] | 255 - valueB | valueB - LEAST[length];
-      if (((a + 0x76767676 | a | b + 0x76767676 | b) & 0x80808080 | unusual >>> 31) != 0 || second > 7) break;
-      data[index] = (byte) valueA;
-      data[index + 1] = (byte) valueB;
+      int first = Long.numberOfTrailingZeros(marks); // in bits, of the mark's own bit
+      int second = Long.numberOfTrailingZeros(marks & marks - 1);
+      int length = second - first - 1;
+      long figures = word ^ ZEROS;
+      int a = (int) figures << 7 - first; // the last digit in the highest byte
+      int b = (int) (figures >>> first + 1) << 7 - length;
+      int textA = Integer.reverseBytes(a); // compares as the text does
+      int textB = Integer.reverseBytes(b);
+      int unusual = MOST - textA | textA - LEAST[first >>> 3] | MOST - textB | textB - LEAST[length >>> 3 & 7] | 63 - second;
+      int noDigits = a + 0x76767676 | a | b + 0x76767676 | b;
+      if ((noDigits & 0x80808080 | unusual & Integer.MIN_VALUE) != 0) break;
+      data[index] = (byte) (a * WEIGHTS >>> 24);
+      data[index + 1] = (byte) (b * WEIGHTS >>> 24);
       index += 2;
-      at += second + 1;
+      at += second + 1 >>> 3;
     }
     in.at = at;
     return index;
-  }
-
-  /** Turns the first {@code length} characters into digits of 0 to 9, the last one in the highest byte. */
-  private static int digits(int characters, int length) {
-    return (characters ^ 0x30303030) << (4 - length << 3);
-  }
-
-  private static int value(int digits) {
-    return (digits >> 8 & 0xFF) * 100 + (digits >> 16 & 0xFF) * 10 + (digits >>> 24);
   }
 }
