@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.batches import Batch
 from kbit_spark.datasets.sharding import rank_slice
+from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError
-from kbit_spark.training.metrics import Sums
+from kbit_spark.training.metrics import HELD_BATCHES, Sums
 from kbit_spark.training.stepper import Stepper
 from kbit_spark.training.world import World
 
@@ -97,3 +101,73 @@ def test_bf16_trains_and_state_comes_back() -> None:
     other.restore(made.state())
     assert torch.equal(other.model.weight, made.model.weight)  # type: ignore[arg-type]
     assert other.schedule.last_epoch == 1
+
+
+class Operations(TorchDispatchMode):
+    """Counts what reaches the device: a GPU gets a kernel for most of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_step_costs_few_operations_beyond_those_of_the_barest_loop() -> None:
+    made, sums, steps = stepper(0, 1, config(optimizer={"name": "sgd"})), Sums(torch.device("cpu")), HELD_BATCHES
+    network = DistributedDataParallel(nn.Linear(4, 3))
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
+
+    def barest() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        nn.functional.cross_entropy(network(INPUTS), TARGETS).backward()
+        optimizer.step()
+
+    counts = []
+    for step in (lambda: made.accumulate(Batch(INPUTS, TARGETS), sums, group=1, last=True), barest):
+        step()  # the first one makes the optimizer's state
+        step()
+        with Operations() as operations:
+            for _ in range(steps):
+                step()
+        counts.append(operations.count / steps)
+    assert counts[0] <= counts[1] + 5  # normalize, argmax, one look for all gradients; the rest are views
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_norm_too_large_for_float32_is_not_finite_where_it_is_asked_for() -> None:
+    made = stepper(0, 1, config(optimizer={"name": "sgd", "clip_norm": 1.0}))
+    with pytest.raises(RunError, match="the loss is not finite"):
+        made.accumulate(Batch(INPUTS * 1e30, TARGETS), Sums(torch.device("cpu")), group=1, last=True)
+
+
+def test_sums_do_not_depend_on_when_they_are_folded_and_go_on_from_their_state() -> None:
+    cpu, random = torch.device("cpu"), torch.Generator().manual_seed(1)
+    batches = [(torch.randn(5, 3, generator=random), torch.randint(3, (5,), generator=random)) for _ in range(70)]
+    whole, first, second = Sums(cpu), Sums(cpu), Sums(cpu)
+    for number, (logits, targets) in enumerate(batches):
+        loss = nn.functional.cross_entropy(logits, targets, reduction="sum")
+        whole.add(loss, logits, targets)
+        if number == 40:
+            whole.state()
+            second.add_state(first.state())
+        (first if number < 40 else second).add(loss, logits, targets)
+    correct = sum(int((logits.argmax(dim=1) == targets).sum()) for logits, targets in batches)
+    found, gone_on = whole.reduced(), second.reduced()
+    assert found.rows == 350
+    assert found.accuracy == correct / 350
+    assert found.loss == pytest.approx(gone_on.loss, rel=1e-12)
+    assert found.accuracy == gone_on.accuracy
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("mean", [0.0, 0.3])
+def test_normalized_inputs_are_float32_and_the_batch_stays(dtype: torch.dtype, mean: float) -> None:
+    inputs = torch.arange(200).to(dtype)
+    found = normalize(inputs, 1 / 255, mean, 0.5)
+    assert found.dtype == torch.float32
+    assert torch.equal(inputs, torch.arange(200).to(dtype))
+    assert torch.allclose(found, (torch.arange(200) / 255 - mean) / 0.5)
