@@ -55,7 +55,7 @@ class Trainer:
         Raises:
             RunError: bad data, a loss that is not finite, a checkpoint that cannot be written.
         """
-        with closing(self._keeper), closing(self._profiler):
+        with closing(self._keeper), closing(self._profiler), closing(self._data):
             return self._fit()
 
     def _fit(self) -> Outcome:

@@ -70,12 +70,10 @@ def data_parallel(model: nn.Module, device: torch.device) -> DistributedDataPara
     Training does not read the running statistics of batch norms, so they are not made the first rank's in every step,
     which would cost a deep network hundreds of small copies; other buffers are.
     """
-    return DistributedDataParallel(
-        model,
-        device_ids=[device] if device.type == "cuda" else None,
-        gradient_as_bucket_view=True,  # saves a copy of each gradient
-        **{_SYNC_BUFFERS: trains_on_buffers(model)},
-    )
+    buffers: dict[str, Any] = {_SYNC_BUFFERS: trains_on_buffers(model)}
+    devices = [device] if device.type == "cuda" else None
+    # A gradient that is a view of its bucket saves copying it there and back.
+    return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True, **buffers)
 
 
 def trains_on_buffers(model: nn.Module) -> bool:
