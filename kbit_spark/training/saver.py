@@ -85,7 +85,9 @@ class Saver(Generic[Item]):
 def _copy(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         pinned = value.device.type == "cuda"
-        copied = torch.empty(value.shape, dtype=value.dtype, pin_memory=pinned)
+        copied = torch.empty_like(
+            value, device="cpu", pin_memory=pinned
+        )  # strides and all: fused optimizers ask for it
         return copied.copy_(value.detach(), non_blocking=pinned)
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
