@@ -194,11 +194,15 @@ class Stepper:
         self._profiler.mark("all_reduce")
 
     def _gradients(self) -> list[list[torch.Tensor]]:
-        """Return the gradients, those of one dtype together."""
-        return [[p.grad for p in same if p.grad is not None] for same in self._by_dtype.values()]
+        """Return the gradients as real numbers, those of one dtype together."""
+        return [[_real(p.grad) for p in same if p.grad is not None] for same in self._by_dtype.values()]
 
     def _guard(self, checked: list[list[torch.Tensor]], sums: Sums) -> None:
         for same in checked:  # one kernel for all of them: the one with which a GradScaler looks, here without a scale
             torch._amp_foreach_non_finite_check_and_unscale_(same, self._infinite, self._one)
         if self._world.device.type == "cpu":
             self.check_finite(sums)
+
+
+def _real(gradient: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(gradient) if gradient.is_complex() else gradient

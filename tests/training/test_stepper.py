@@ -26,6 +26,7 @@ from kbit_spark.training.world import World
 
 INPUTS = torch.rand(7, 4, generator=torch.Generator().manual_seed(3))
 TARGETS = torch.tensor([0, 1, 2, 0, 1, 2, 0])
+CPU = torch.device("cpu")
 
 
 def config(**changes: object) -> TrainConfig:
@@ -35,7 +36,7 @@ def config(**changes: object) -> TrainConfig:
 
 def stepper(rank: int, size: int, config: TrainConfig) -> Stepper:
     torch.manual_seed(0)
-    world = World(rank, size, "localhost", 1, torch.device("cpu"))
+    world = World(rank, size, "localhost", 1, CPU)
     return Stepper(nn.Linear(4, 3), config, world, total_steps=10)
 
 
@@ -43,7 +44,7 @@ def one_step(rank: int, size: int, path: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
     start, stop = rank_slice(rank, size, 7)
     made = stepper(rank, size, config(optimizer={"name": "sgd", "learning_rate": 0.5}))
-    sums = Sums(torch.device("cpu"))
+    sums = Sums(CPU)
     made.accumulate(Batch(INPUTS[start:stop], TARGETS[start:stop]), sums, group=1, last=True)
     averages = sums.reduced()
     if rank == 0:
@@ -78,7 +79,7 @@ def test_unequal_ranks_take_the_step_of_the_whole_batch() -> None:
 @pytest.mark.usefixtures("alone")
 def test_accumulated_batches_are_one_larger_batch() -> None:
     made = stepper(0, 1, config(optimizer={"name": "sgd", "learning_rate": 0.5}))
-    sums = Sums(torch.device("cpu"))
+    sums = Sums(CPU)
     for last in (False, True):
         made.accumulate(Batch(INPUTS, TARGETS), sums, group=2, last=last)
     assert torch.allclose(made.model.weight, reference(), atol=1e-6)  # type: ignore[arg-type]
@@ -89,18 +90,55 @@ def test_a_loss_that_is_not_finite_changes_no_weight() -> None:
     made = stepper(0, 1, config())
     before = {name: value.clone() for name, value in made.model.state_dict().items()}
     with pytest.raises(RunError, match="the loss is not finite"):
-        made.accumulate(Batch(INPUTS * float("nan"), TARGETS), Sums(torch.device("cpu")), group=1, last=True)
+        made.accumulate(Batch(INPUTS * float("nan"), TARGETS), Sums(CPU), group=1, last=True)
     assert all(torch.equal(value, before[name]) for name, value in made.model.state_dict().items())
 
 
 @pytest.mark.usefixtures("alone")
 def test_bf16_trains_and_state_comes_back() -> None:
     made = stepper(0, 1, config(precision="bf16"))
-    made.accumulate(Batch(INPUTS, TARGETS), Sums(torch.device("cpu")), group=1, last=True)
+    made.accumulate(Batch(INPUTS, TARGETS), Sums(CPU), group=1, last=True)
     other = stepper(0, 1, config(precision="bf16"))
     other.restore(made.state())
     assert torch.equal(other.model.weight, made.model.weight)  # type: ignore[arg-type]
     assert other.schedule.last_epoch == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_on_the_gpu_a_loss_that_is_not_finite_changes_no_weight_until_it_is_told(name: str) -> None:
+    gpu = torch.device("cuda", 0)
+    settings = config(strategy="single", optimizer={"name": name})
+    made = Stepper(nn.Linear(4, 3).to(gpu), settings, World(0, 1, "localhost", 1, gpu), total_steps=10)
+    sums, good = Sums(gpu), Batch(INPUTS, TARGETS).to(gpu)
+    made.accumulate(good, sums, group=1, last=True)
+    made.window_loss(made.reading(sums), sums)
+    before = {name: value.clone() for name, value in made.model.state_dict().items()}
+    made.accumulate(Batch(good.inputs * float("nan"), good.targets), sums, group=1, last=True)
+    made.accumulate(good, sums, group=1, last=True)
+    assert all(torch.equal(value, before[name]) for name, value in made.model.state_dict().items())
+    with pytest.raises(RunError, match="the loss is not finite"):
+        made.window_loss(made.reading(sums), sums)
+
+
+def test_complex_gradients_are_looked_at_too() -> None:
+    number = nn.Parameter(torch.tensor([1 + 1j]))
+    made = Stepper(Rotated(number), config(strategy="single"), World(0, 1, "localhost", 1, CPU), total_steps=10)
+    made.accumulate(Batch(INPUTS, TARGETS), Sums(CPU), group=1, last=True)
+    with pytest.raises(RunError, match="the loss is not finite"):
+        made.accumulate(Batch(INPUTS * float("inf"), TARGETS), Sums(CPU), group=1, last=True)
+
+
+class Rotated(nn.Module):
+    """Has a complex parameter."""
+
+    def __init__(self, number: nn.Parameter) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return (inputs[:, :3] * self.number).real
 
 
 class Operations(TorchDispatchMode):
@@ -117,7 +155,7 @@ class Operations(TorchDispatchMode):
 
 @pytest.mark.usefixtures("alone")
 def test_a_step_costs_few_operations_beyond_those_of_the_barest_loop() -> None:
-    made, sums, steps = stepper(0, 1, config(optimizer={"name": "sgd"})), Sums(torch.device("cpu")), HELD_BATCHES
+    made, sums, steps = stepper(0, 1, config(optimizer={"name": "sgd"})), Sums(CPU), HELD_BATCHES
     network = DistributedDataParallel(nn.Linear(4, 3))
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
 
@@ -141,11 +179,11 @@ def test_a_step_costs_few_operations_beyond_those_of_the_barest_loop() -> None:
 def test_a_norm_too_large_for_float32_is_not_finite_where_it_is_asked_for() -> None:
     made = stepper(0, 1, config(optimizer={"name": "sgd", "clip_norm": 1.0}))
     with pytest.raises(RunError, match="the loss is not finite"):
-        made.accumulate(Batch(INPUTS * 1e30, TARGETS), Sums(torch.device("cpu")), group=1, last=True)
+        made.accumulate(Batch(INPUTS * 1e30, TARGETS), Sums(CPU), group=1, last=True)
 
 
 def test_sums_do_not_depend_on_when_they_are_folded_and_go_on_from_their_state() -> None:
-    cpu, random = torch.device("cpu"), torch.Generator().manual_seed(1)
+    cpu, random = CPU, torch.Generator().manual_seed(1)
     batches = [(torch.randn(5, 3, generator=random), torch.randint(3, (5,), generator=random)) for _ in range(70)]
     whole, first, second = Sums(cpu), Sums(cpu), Sums(cpu)
     for number, (logits, targets) in enumerate(batches):
