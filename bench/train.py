@@ -1,23 +1,27 @@
-"""Barrier training from Delta against torchrun on in-memory tensors; start-up time; memory of a rank by table size.
+"""Barrier training from Delta against torchrun on in-memory tensors, and what safety costs.
 
-    kbit bench train [--rounds 3] [--json] [--profiler]
+    kbit bench train [--rounds 3] [--only speed resume start memory] [--json]
 
-Both sides train the same CNN on the same rows with the same optimizer, batch and torch threads on two ranks. Samples
-per second are the rows of all epochs after the first one, which warms up, over the wall time of their training: from
-before the first batch is fetched until all ranks are done, on both sides without validation and checkpoint, of which
-the peer makes none. The sides take turns in going first; a ratio is the median of the rounds' ratios.
+Both sides train the same CNN on the same rows with the same optimizer, DDP, batch and torch threads on two ranks.
+Samples per second are the rows of all epochs after the first one, which warms up, over the wall time of their training:
+from before the first batch is fetched until all ranks are done, on both sides without validation and the checkpoint
+between epochs, of which the peer makes none. The product runs as it comes, with a checkpoint every 100 steps, and
+without its profiler. The sides take turns in going first; a ratio is the median of the rounds' ratios.
+
+Resuming is timed from the session to the end of the first step, beside a fresh start: a run whose last checkpoint lies
+in the middle of its epoch goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -28,30 +32,17 @@ import pyarrow as pa
 from deltalake import WriterProperties, write_deltalake
 
 from bench import harness
+from bench.train_sides import ROOT, Job, product, timing, torchrun
 from kbit_spark.events import Event
 from kbit_spark.schemas import Tensor
-from kbit_spark.telemetry.report import read_events
+from kbit_spark.training import checkpoint
 
-ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench/results"
 MASTER = "local-cluster[2,1,1024]"
-RANKS, EPOCHS, THREADS = 2, 5, 1
-TARGET = 0.97
+RATIO, CHECKPOINTS, PROFILER, RESUME_S = 0.98, 0.02, 0.01, 2.0
+SAVE_EVERY = 100
 SMALL, LARGE = 20_000, 400_000
-
-
-@dataclass(frozen=True)
-class Setup:
-    """Where both sides run, and how."""
-
-    folder: Path
-    """Holds the table `small`."""
-
-    master: str = MASTER
-    batch: int = 128
-    precision: str = "fp32"
-    spark: tuple[str, ...] = ()
-    """Settings of the product's session, ``key=value``."""
+MEASURES = ("speed", "resume", "start", "memory")
 
 
 def main() -> None:
@@ -59,8 +50,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--profiler", action="store_true", help="measure only what the profiler costs, printed as JSON")
-    parser.add_argument("--table", type=Path, help="train on this table and measure speed only, printed as JSON")
+    parser.add_argument("--only", nargs="+", choices=MEASURES, help="print only these, as JSON, and keep nothing")
+    parser.add_argument("--table", type=Path, help="train on this table and measure the ratio only, printed as JSON")
     parser.add_argument("--master", default=MASTER)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--precision", default="fp32")
@@ -68,23 +59,34 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kbit-bench-") as name:
         folder = Path(name)
-        setup = Setup(folder, arguments.master, arguments.batch, arguments.precision, tuple(arguments.spark))
+        spark = dict(setting.split("=", 1) for setting in arguments.spark)
+        small = Job(
+            arguments.table or folder / "small",
+            arguments.master,
+            global_batch=arguments.batch,
+            precision=arguments.precision,
+            spark=spark,
+        )
         if arguments.table is not None:
-            (folder / "small").symlink_to(arguments.table.absolute())
-            sys.stdout.write(json.dumps(_speed(setup, arguments.rounds)) + "\n")
+            results: dict[str, Any] = _speed(small, folder, arguments.rounds, ("torchrun", "product"))
+            sys.stdout.write(json.dumps(results) + "\n")
             return
         write_table(folder / "small", SMALL)
-        if arguments.profiler:
-            sys.stdout.write(json.dumps(_profiler(setup, arguments.rounds)) + "\n")
-            return
-        write_table(folder / "large", LARGE)
-        results = {
-            "speed": _speed(setup, arguments.rounds),
-            "start": _start(setup),
-            "memory": {rows: _peak_mb(setup, table) for rows, table in ((SMALL, "small"), (LARGE, "large"))},
+        wanted = arguments.only or MEASURES
+        if "memory" in wanted:
+            write_table(folder / "large", LARGE)
+        measures: Mapping[str, Callable[[], Any]] = {
+            "speed": lambda: _speed(small, folder, arguments.rounds, tuple(_SIDES)),
+            "resume": lambda: _resume(small, folder, arguments.rounds),
+            "start": lambda: _start(small, folder),
+            "memory": lambda: {rows: _peak_mb(replace(small, table=folder / table), folder) for rows, table in _TABLES},
         }
+        results = {measure: measures[measure]() for measure in MEASURES if measure in wanted}
+    if arguments.only:
+        sys.stdout.write(json.dumps(results, indent=2) + "\n")
+        return
     RESULTS.mkdir(parents=True, exist_ok=True)
-    markdown = _markdown(results, arguments.rounds)
+    markdown = _markdown(results, arguments.rounds, small)
     (RESULTS / "train.md").write_text(markdown)
     sys.stdout.write(json.dumps(results, indent=2) + "\n" if arguments.json else markdown)
 
@@ -121,118 +123,140 @@ def write_table(path: Path, rows: int) -> None:
         )
 
 
-def _speed(setup: Setup, rounds: int) -> dict[str, Any]:
-    pairs = []
+def _speed(job: Job, folder: Path, rounds: int, sides: Sequence[str]) -> dict[str, Any]:
+    """Return the speed of each side and the ratios between them, each side beginning a round in turn."""
+    rates: list[dict[str, float]] = []
     for number in range(rounds):
-        sides = {"peer": lambda: _torchrun(setup), "ours": lambda: _ours(setup)}
-        order = sorted(sides, reverse=number % 2 == 0)
-        rates = {side: sides[side]() for side in order}
-        pairs.append((rates["peer"], rates["ours"]))
+        first = number % len(sides)
+        order = [*sides[first:], *sides[:first]]
+        made = {side: _SIDES[side](job, folder) for side in (order if number % 2 == 0 else reversed(order))}
+        rates.append(made)
+    found: dict[str, Any] = {f"{side}_samples_per_s": median(rate[side] for rate in rates) for side in sides}
+    for name, (part, whole) in _RATIOS.items():
+        if part in sides and whole in sides:
+            each = [rate[part] / rate[whole] for rate in rates]
+            found |= {name: median(each), f"{name}_per_round": [round(ratio, 3) for ratio in each]}
+    return found
+
+
+def _product_rate(job: Job, folder: Path, **changes: Any) -> float:
+    return timing(job, product(job, folder, **changes)).samples_per_s
+
+
+def _with_checkpoints(job: Job, folder: Path) -> float:
+    with tempfile.TemporaryDirectory(dir=folder) as kept:
+        return _product_rate(job, folder, checkpoint={"dir": kept, "every_steps": SAVE_EVERY})
+
+
+_SIDES: Mapping[str, Callable[[Job, Path], float]] = {
+    "torchrun": lambda job, folder: torchrun(job, folder).samples_per_s,
+    "product": _product_rate,
+    "checkpoints": _with_checkpoints,
+    "no_profiler": lambda job, folder: _product_rate(job, folder, profile={"phases": False}),
+}
+
+_RATIOS = {
+    "ratio": ("product", "torchrun"),
+    "checkpoints_ratio": ("checkpoints", "product"),
+    "profiler_ratio": ("product", "no_profiler"),
+}
+
+
+def _resume(job: Job, folder: Path, rounds: int) -> dict[str, Any]:
+    """Return the seconds from session to first step, fresh and resumed, and those that reading the checkpoint takes."""
+    job = replace(job, epochs=1)
+    fresh, resumed, read = [], [], []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory(dir=folder) as kept:
+            changes = {"checkpoint": {"dir": kept, "every_steps": SAVE_EVERY}, "log_every_steps": 1}
+            fresh.append(_to_first_step_s(product(job, folder, **changes)))
+            newest = checkpoint.newest(Path(kept))
+            assert newest is not None
+            shutil.rmtree(newest.path)  # as if the run had been killed before its end
+            last = checkpoint.newest(Path(kept))
+            assert last is not None
+            began = time.perf_counter()
+            checkpoint.read(last.path).load()
+            read.append(time.perf_counter() - began)
+            events = product(job, folder, **changes)
+            assert any(event.kind == "train_resume" for event in events)
+            resumed.append(_to_first_step_s(events))
+    costs = [after - before for before, after in zip(fresh, resumed, strict=True)]
     return {
-        "torchrun_samples_per_s": median(peer for peer, _ in pairs),
-        "product_samples_per_s": median(ours for _, ours in pairs),
-        "ratio": median(ours / peer for peer, ours in pairs),
-        "ratio_per_round": [round(ours / peer, 3) for peer, ours in pairs],
+        "fresh_s": median(fresh),
+        "resumed_s": median(resumed),
+        "cost_s": median(costs),
+        "cost_s_per_round": [round(cost, 2) for cost in costs],
+        "read_s": median(read),
     }
 
 
-def _profiler(setup: Setup, rounds: int) -> dict[str, Any]:
-    """Return the speed with the profiler over the speed without it, the two taking turns in going first."""
-    pairs = []
-    for number in range(rounds):
-        order = (True, False) if number % 2 == 0 else (False, True)
-        rates = {phases: _ours(setup, profile={"phases": phases}) for phases in order}
-        pairs.append((rates[False], rates[True]))
-    ratios = [on / off for off, on in pairs]
-    return {"ratio": median(ratios), "ratio_per_round": [round(ratio, 4) for ratio in ratios], "target": "≥ 0.99"}
+def _to_first_step_s(events: Sequence[Event]) -> float:
+    session, step = _session_and_first_step(events)
+    return (step.time - session.time).total_seconds()
 
 
-def _rate(rows: float, epoch_s: Sequence[float]) -> float:
-    """Return samples per second, from the rows of one epoch and the wall time of each; the first one warms up."""
-    return rows * (len(epoch_s) - 1) / sum(epoch_s[1:])
+def _session_and_first_step(events: Sequence[Event]) -> tuple[Event, Event]:
+    session = next(event for event in events if event.kind == "run")
+    return session, next(event for event in events if event.kind == "train_window")
 
 
-def _torchrun(setup: Setup) -> float:
-    log = setup.folder / "torchrun.txt"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-    command += [str(ROOT / "bench/torchrun_baseline.py"), str(setup.folder / "small"), "--threads", str(THREADS)]
-    command += ["--global-batch", str(setup.batch), "--precision", setup.precision, "--epochs", str(EPOCHS)]
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    harness.run(command, log, {**os.environ, "PYTHONPATH": path})
-    line = next(line for line in log.read_text().splitlines() if line.startswith('{"rows"'))
-    return _rate(**json.loads(line))
-
-
-def _ours(setup: Setup, **changes: Any) -> float:
-    found = _product(setup, "small", "speed", **changes)
-    epochs = [event.numbers for event in found if event.kind == "train_epoch"]
-    rows = epochs[0]["step"] * setup.batch  # steps so far, after the first epoch
-    return _rate(rows, [numbers["train_s"] for numbers in epochs])
-
-
-def _product(setup: Setup, table: str, name: str, **changes: Any) -> list[Event]:
-    here = setup.folder / name
-    here.mkdir()
-    config = {
-        "data": {"table": str(setup.folder / table)},
-        "world_size": RANKS,
-        "epochs": EPOCHS,
-        "global_batch_size": setup.batch,
-        "precision": setup.precision,
-        "spark": dict(setting.split("=", 1) for setting in setup.spark),
-        "checkpoint": {"dir": str(here / "checkpoints")},
-        "telemetry": {"run_dir": str(here / "runs")},
-        **changes,
-    }
-    (here / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
-    command = [str(ROOT / "spark-submit.sh"), "--master", setup.master, "--driver-memory", "1g"]
-    command += ["--conf", f"spark.task.cpus={THREADS}"]  # what a rank takes as its number of torch threads
-    command += [str(ROOT / "jobs/train_barrier.py"), "--config", str(here / "config.yaml")]
-    harness.run(command, here / "log.txt")
-    events = read_events((here / "runs").glob("*/events.jsonl"))
-    shutil.rmtree(here)
-    return events
-
-
-def _start(setup: Setup) -> dict[str, float]:
+def _start(job: Job, folder: Path) -> dict[str, float]:
     """Return the seconds from spark-submit to the first step, and where they go."""
     begin = datetime.now(timezone.utc)
-    events = _product(setup, "small", "start", epochs=1, log_every_steps=1)
-    session = next(event for event in events if event.kind == "run")
-    step = next(event for event in events if event.kind == "train_window")
-    first_step_s = step.numbers.get("step_p50_s", 0.0)
+    session, step = _session_and_first_step(product(replace(job, epochs=1), folder, log_every_steps=1))
     return {
         "to_session_s": (session.time - begin).total_seconds(),
         "to_first_step_s": (step.time - begin).total_seconds(),
-        "first_step_s": first_step_s,
+        "first_step_s": step.numbers.get("step_p50_s", 0.0),
     }
 
 
-def _peak_mb(setup: Setup, table: str) -> float:
+def _peak_mb(job: Job, folder: Path) -> float:
     """Return the largest resident memory of a rank, in MB, over one epoch at most."""
-    events = _product(setup, table, f"memory-{table}", epochs=1)
+    events = product(replace(job, epochs=1), folder)
     return max(event.numbers["rss_bytes"] for event in events if event.kind == "train_window") / 1e6
 
 
-def _markdown(results: dict[str, Any], rounds: int) -> str:
-    speed, start, memory = results["speed"], results["start"], results["memory"]
+def _markdown(results: dict[str, Any], rounds: int, job: Job) -> str:
+    speed, resume, start, memory = (results[measure] for measure in MEASURES)
+    saving, profiling = 1 - speed["checkpoints_ratio"], 1 - speed["profiler_ratio"]
+    beyond = resume["cost_s"] - resume["read_s"]
     rows = [
         ["torchrun, tensors in memory", f"{speed['torchrun_samples_per_s']:,.0f} samples/s", ""],
         ["barrier stage, from Delta", f"{speed['product_samples_per_s']:,.0f} samples/s", ""],
-        ["ratio", f"{speed['ratio']:.3f}", f"≥ {TARGET}"],
+        ["ratio", f"{speed['ratio']:.3f}", _target(f"≥ {RATIO}", speed["ratio"] >= RATIO)],
+        [
+            f"cost of a checkpoint every {SAVE_EVERY} steps",
+            f"{saving:.1%}",
+            _target(f"< {CHECKPOINTS:.0%}", saving < CHECKPOINTS),
+        ],
+        ["cost of the profiler", f"{profiling:.1%}", _target(f"< {PROFILER:.0%}", profiling < PROFILER)],
+        ["session to the end of the first step, fresh", f"{resume['fresh_s']:.2f} s", "shown"],
+        ["session to the end of the first step, resumed", f"{resume['resumed_s']:.2f} s", "shown"],
+        [
+            f"cost of resuming, less {resume['read_s']:.2f} s to read the checkpoint",
+            f"{beyond:.2f} s",
+            _target(f"≤ {RESUME_S:g} s", beyond <= RESUME_S),
+        ],
         ["spark-submit to session", f"{start['to_session_s']:.1f} s", "shown"],
         ["spark-submit to the end of the first step", f"{start['to_first_step_s']:.1f} s", "shown"],
         *([f"peak memory of a rank, {n:,} rows", f"{mb:,.0f} MB", "the same"] for n, mb in memory.items()),
     ]
     when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    note = f"{when}, {MASTER}, CNN on 28 x 28 digits, global batch {Setup.batch}, fp32, "
-    note += f"{THREADS} torch thread(s) a rank, wall time of epochs 2 to {EPOCHS}, medians of {rounds} rounds."
+    note = f"{when}, {MASTER}, CNN on 28 x 28 digits, global batch {job.global_batch}, {job.precision}, "
+    note += f"{job.threads} torch thread(s) a rank, wall time of epochs 2 to {job.epochs}, medians of {rounds} rounds."
     return (
         f"# Training: barrier stage against torchrun\n\n{note}\n\n{harness.table(['what', 'value', 'target'], rows)}\n"
     )
 
 
+def _target(text: str, reached: bool) -> str:
+    return text if reached else f"{text} MISSED"
+
+
 _IMAGE = Tensor(dtype="uint8", shape=(28, 28))
+_TABLES = ((SMALL, "small"), (LARGE, "large"))
 
 
 if __name__ == "__main__":

@@ -38,8 +38,9 @@ class DataConfig(Frozen):
     """Rows that are shuffled together in memory; bounds a rank's memory."""
 
     prefetch_batches: int = Field(default=4, ge=1)
-    resident: bool = False
-    """Keep all training rows in the memory of each rank's device, if they fit into half of what is free there."""
+    resident: Literal["auto"] | bool = "auto"
+    """Keep all training and validation rows in the memory of each rank's device, if they fit into half of what is free
+    there. They are read before the first step. `auto`: on a GPU, up to 1 GiB, for several epochs."""
 
     longest_run_s: float = Field(default=86_400.0, gt=0)
     """Files must be safe from VACUUM for this long; a table version whose files may go earlier is refused."""

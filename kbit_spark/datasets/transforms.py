@@ -7,4 +7,7 @@ import torch
 
 def normalize(inputs: torch.Tensor, scale: float, mean: float, std: float) -> torch.Tensor:
     """Return ``(inputs * scale - mean) / std`` as float32 of the same shape; `inputs` stays as it is."""
-    return inputs.to(torch.float32).mul(scale / std).sub_(mean / std)
+    if inputs.is_floating_point():
+        inputs = inputs.to(torch.float32)
+    scaled = inputs.mul(torch.tensor(scale / std, dtype=torch.float32))  # integers become float32 in the same pass
+    return scaled.sub_(mean / std) if mean else scaled

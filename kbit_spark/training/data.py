@@ -6,7 +6,8 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 
 from kbit_spark.datasets.batches import Batch, Source, evaluation_batches, training_batches
-from kbit_spark.datasets.device import on_device, resident_rows
+from kbit_spark.datasets.device import on_device
+from kbit_spark.datasets.resident import resident_rows
 from kbit_spark.datasets.row_groups import Columns, list_row_groups
 from kbit_spark.datasets.sharding import EpochPlan, plan_epoch, steps_of_epoch
 from kbit_spark.schemas import SPLITS, Split
@@ -15,6 +16,9 @@ from kbit_spark.training.world import World
 
 LEAST_EVALUATION_ROWS = 256
 """Without gradients larger batches cost little memory and save time."""
+
+KEPT_SPLITS: tuple[Split, ...] = ("train", "validation")
+"""What each epoch reads again, and so may stay on the device."""
 
 
 class RunData:
@@ -31,7 +35,16 @@ class RunData:
             data.input, data.target, job.snapshot.tensors[data.input], data.classes, job.snapshot.stored
         )
         self._groups = {split: list_row_groups(job.snapshot.of_split(split)) for split in SPLITS}
-        self._resident = resident_rows(self._source("train"), world.device) if data.resident else None
+        passes = 1 if job.window is not None else job.config.epochs  # a window's rows soon make room for others
+        self._resident = {
+            split: resident_rows(self._source(split), self.plan, world.device, data.resident, epochs=passes)
+            for split in KEPT_SPLITS
+        }
+
+    def close(self) -> None:
+        """End what works ahead."""
+        if (rows := self._resident["train"]) is not None:
+            rows.close()
 
     def plan(self, epoch: int) -> EpochPlan:
         """Return the global batches of an epoch."""
@@ -53,8 +66,8 @@ class RunData:
         self, plan: EpochPlan, first_step: int, arrived: Callable[[], None] = lambda: None
     ) -> Generator[Batch, None, None]:
         """Yield this rank's part of the global batches from `first_step` on, on its device; see `on_device`."""
-        if self._resident is not None:
-            for batch in self._resident.batches(plan, first_step):
+        if (rows := self._resident["train"]) is not None:
+            for batch in rows.batches(plan, first_step):
                 arrived()
                 yield batch
             return
@@ -63,8 +76,11 @@ class RunData:
 
     def evaluation(self, split: Split) -> Generator[Batch, None, None]:
         """Yield this rank's share of a split, on its device."""
-        rows = max(LEAST_EVALUATION_ROWS, self._config.global_batch_size // self._world.size)
-        with closing(evaluation_batches(self._source(split), rows)) as batches:
+        size = max(LEAST_EVALUATION_ROWS, self._config.global_batch_size // self._world.size)
+        if (rows := self._resident.get(split)) is not None:
+            yield from rows.evaluation(size)
+            return
+        with closing(evaluation_batches(self._source(split), size)) as batches:
             yield from on_device(batches, self._world.device)
 
     def _source(self, split: Split) -> Source:

@@ -19,7 +19,7 @@ from kbit_spark.training.duel import compare
 from kbit_spark.training.job import Outcome, TrainJob
 from kbit_spark.training.keeper import Keeper
 from kbit_spark.training.manifest import Position
-from kbit_spark.training.metrics import Averages, Sums
+from kbit_spark.training.metrics import Averages, Reading, Sums
 from kbit_spark.training.profiler import Profiler
 from kbit_spark.training.promotion import Paired
 from kbit_spark.training.randomness import seed_rank
@@ -44,6 +44,7 @@ class Trainer:
         self._stepper = self._make_stepper()
         self._keeper = Keeper(job, world, self._stepper)
         self._position, self._sums, self._save_due = Position(), Sums(world.device), False
+        self._window: tuple[int, float, Reading] | None = None
         seed_rank(self._config.seed, world.rank, 0)
         if job.resume is not None:
             self._resume(job.resume)
@@ -54,7 +55,7 @@ class Trainer:
         Raises:
             RunError: bad data, a loss that is not finite, a checkpoint that cannot be written.
         """
-        with closing(self._keeper), closing(self._profiler):
+        with closing(self._keeper), closing(self._profiler), closing(self._data):
             return self._fit()
 
     def _fit(self) -> Outcome:
@@ -113,9 +114,11 @@ class Trainer:
 
     def _between_steps(self, sums: Sums, *, at_update: bool, at_end: bool) -> None:
         total, every = self._position.total_steps, self._config.checkpoint.every_steps
+        self._tell_window(sums)
         if total % self._config.log_every_steps == 0 or at_end:
-            self._stepper.check_finite(sums)
-            self._reporter.window(self._position.epoch, total, sums.window_loss(), self._stepper.learning_rate)
+            self._window = (total, self._stepper.learning_rate, self._stepper.reading(sums))
+            if at_end or self._world.device.type == "cpu":
+                self._tell_window(sums)
         self._save_due = self._save_due or (every is not None and total % every == 0)
         if self._save_due and at_update and self._stepper.agreed and not at_end:
             self._stepper.check_finite(
@@ -123,6 +126,12 @@ class Trainer:
             )  # skipped updates must be in no checkpoint, nor gradients of a part of a group
             self._keeper.save(self._position, sums)
             self._save_due = False
+
+    def _tell_window(self, sums: Sums) -> None:
+        """Tell a window; on a GPU a step late, so that it has work while it is read. Ranks do so at the same step."""
+        if self._window is not None:
+            (total, rate, reading), self._window = self._window, None
+            self._reporter.window(self._position.epoch, total, self._stepper.window_loss(reading, sums), rate)
 
     @torch.no_grad()
     def _evaluate(self, split: Split, sums: Sums | None = None) -> Averages:

@@ -18,34 +18,50 @@ class EchoError(RunError):
     """A fault that this rank sees, but another one caused, as far as this one can tell."""
 
 
+HELD_BATCHES = 32
+"""Batches whose results are added up together: each addition alone would cost a small model several kernels a step."""
+
+
 class Sums:
-    """Loss, correct predictions and rows, summed on the device: adding a batch waits for nothing."""
+    """Loss, correct predictions and rows, summed on the device: adding a batch waits for nothing.
+
+    When held batches are folded into the sums depends on the calls alone, so that a run which goes on from `state`
+    rounds as the one that was never interrupted.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._correct = torch.zeros((), dtype=torch.int64, device=device)
         self._rows = 0
         self._told = (0.0, 0)
+        self._held: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
 
     def add(self, loss_sum: torch.Tensor, logits: torch.Tensor, targets: torch.Tensor) -> None:
         """Add one batch: its summed loss, its logits (rows, classes), its targets (rows,)."""
-        self._loss += loss_sum.detach()
-        self._correct += (logits.detach().argmax(dim=1) == targets).sum()
+        self._held.append((loss_sum.detach(), logits.detach().argmax(dim=1), targets))
         self._rows += len(targets)
+        if len(self._held) == HELD_BATCHES:
+            self._fold()
 
-    def window_loss(self) -> float:
-        """Return this rank's mean loss since the last call (waits for the device)."""
-        loss, rows = float(self._loss), self._rows
+    def reading(self, *others: torch.Tensor) -> Reading:
+        """Return the loss and the rows so far, with `others` of shape (), on their way to the CPU."""
+        self._fold()
+        return Reading(torch.stack([self._loss, *(other.double() for other in others)]), self._rows)
+
+    def window_loss(self, loss: float, rows: int) -> float:
+        """Return this rank's mean loss between the last call and the reading of a `loss` over `rows`."""
         mean = (loss - self._told[0]) / max(1, rows - self._told[1])
         self._told = (loss, rows)
         return mean
 
     def check_own(self, error: RunError) -> RunError:
         """Return `error` where this rank's own loss is not finite, else an `EchoError` of the same text."""
+        self._fold()
         return EchoError(error.message, error.hint) if bool(torch.isfinite(self._loss)) else error
 
     def state(self) -> torch.Tensor:
         """Return loss, correct predictions and rows as float64 of shape (3,) on the CPU (waits for the device)."""
+        self._fold()
         return torch.tensor([float(self._loss), float(self._correct), float(self._rows)], dtype=torch.float64)
 
     def add_state(self, state: torch.Tensor) -> None:
@@ -58,10 +74,40 @@ class Sums:
 
     def reduced(self) -> Averages:
         """Return the averages over all ranks; every rank must call it."""
+        self._fold()
         totals = torch.stack([self._loss, self._correct.double(), torch.full_like(self._loss, self._rows)])
         add_up(totals)
         loss, correct, rows = totals.tolist()
         return Averages(loss / rows if rows else 0.0, correct / rows if rows else 0.0, int(rows))
+
+    def _fold(self) -> None:
+        if not self._held:
+            return
+        losses, predicted, targets = zip(*self._held, strict=True)
+        self._held = []
+        self._loss += torch.stack(losses).double().sum()
+        self._correct += (torch.cat(predicted) == torch.cat(targets)).sum()
+
+
+class Reading:
+    """Numbers that a device may still be computing, on their way to the CPU.
+
+    Args:
+        values: float64 of shape (n,), in memory of its own.
+        rows: rows of this rank so far.
+    """
+
+    def __init__(self, values: torch.Tensor, rows: int) -> None:
+        self.rows = rows
+        self._values = values.to("cpu", non_blocking=True)
+        self._copied = torch.cuda.current_stream(values.device).record_event() if values.is_cuda else None
+
+    def wait(self) -> list[float]:
+        """Return the numbers; waits for what the device had to do before them, not for what came after."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        numbers: list[float] = self._values.tolist()
+        return numbers
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,8 @@ def _forward_log(client: Client) -> logging.Handler:
         def emit(self, record: logging.LogRecord) -> None:
             client.log(self.format(record))
 
-    handler = Forward(logging.INFO)
-    logging.getLogger("kbit_spark").addHandler(handler)
+    handler, logger = Forward(logging.INFO), logging.getLogger("kbit_spark")
+    logger.addHandler(handler)
+    if logger.getEffectiveLevel() > logging.INFO:
+        logger.setLevel(logging.INFO)
     return handler

@@ -85,7 +85,8 @@ class Saver(Generic[Item]):
 def _copy(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         pinned = value.device.type == "cuda"
-        copied = torch.empty(value.shape, dtype=value.dtype, pin_memory=pinned)
+        # Strides included: a fused optimizer refuses state whose memory format is not its parameter's.
+        copied = torch.empty_like(value, device="cpu", pin_memory=pinned)
         return copied.copy_(value.detach(), non_blocking=pinned)
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +15,7 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.batches import Batch
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError
-from kbit_spark.training.metrics import Sums, cross_entropy_sum
+from kbit_spark.training.metrics import Reading, Sums, cross_entropy_sum
 from kbit_spark.training.optimizer import make_optimizer, make_schedule
 from kbit_spark.training.profiler import Profiler
 from kbit_spark.training.strategy import make_strategy
@@ -50,7 +50,15 @@ class Stepper:
         self.optimizer = make_optimizer(model, config.optimizer, world.device)
         self.schedule = make_schedule(self.optimizer, config.optimizer, total_steps)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.precision == "fp16")
-        self._infinite = torch.zeros((), device=world.device)
+        self._infinite, self._one = torch.zeros((), device=world.device), torch.ones((), device=world.device)
+        self._weights: dict[int, torch.Tensor] = {}
+        self._by_dtype: dict[torch.dtype, list[nn.Parameter]] = defaultdict(list)
+        for parameter in model.parameters():
+            self._by_dtype[parameter.dtype].append(parameter)
+        if world.device.type == "cuda" and config.precision != "fp16":
+            # The fused optimizers skip the step on the device, as they do for a GradScaler.
+            self.optimizer.found_inf = self._infinite  # type: ignore[attr-defined]
+            self.optimizer.grad_scale = None  # type: ignore[attr-defined]
 
     @property
     def learning_rate(self) -> float:
@@ -67,8 +75,7 @@ class Stepper:
             logits = self._forward(self._strategy.network, batch)
             loss = cross_entropy_sum(logits, batch.targets)
             self._profiler.mark("forward")
-            rows = self._config.global_batch_size * group
-            torch.autograd.backward(self.scaler.scale(loss * (self._world.size / rows)))
+            torch.autograd.backward(self.scaler.scale(loss), self._weight(group))
         self._profiler.mark("backward")
         sums.add(loss, logits, batch.targets)
         self._profiler.mark("metrics")
@@ -108,9 +115,21 @@ class Stepper:
             RunError: an update was skipped because the gradients were not finite; an `EchoError` where the own
                 loss is.
         """
-        if self._infinite.item():
-            hint = "lower optimizer.learning_rate, set optimizer.clip_norm, or check the inputs' scale"
-            raise sums.check_own(RunError("the loss is not finite", hint))
+        self._check(self._infinite.item(), sums)
+
+    def reading(self, sums: Sums) -> Reading:
+        """Return what `window_loss` needs, on its way; nothing waits."""
+        return sums.reading(self._infinite)
+
+    def window_loss(self, reading: Reading, sums: Sums) -> float:
+        """Return this rank's mean loss between the reading before and this one.
+
+        Raises:
+            RunError: as for `check_finite`.
+        """
+        loss, infinite = reading.wait()
+        self._check(infinite, sums)
+        return sums.window_loss(loss, reading.rows)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of it."""
@@ -135,24 +154,37 @@ class Stepper:
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
 
+    def _check(self, infinite: float, sums: Sums) -> None:
+        if infinite:
+            hint = "lower optimizer.learning_rate, set optimizer.clip_norm, or check the inputs' scale"
+            raise sums.check_own(RunError("the loss is not finite", hint))
+
+    def _weight(self, group: int) -> torch.Tensor:
+        """Return the factor of a summed loss, shape (); given to the backward pass, it costs no kernel."""
+        if group not in self._weights:
+            weight = self._world.size / (self._config.global_batch_size * group)
+            self._weights[group] = torch.tensor(weight, dtype=torch.float32, device=self._world.device)
+        return self._weights[group]
+
     def _forward(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         data, kind = self._config.data, _AUTOCAST.get(self._config.precision)
         inputs = normalize(batch.inputs, data.scale, data.mean, data.std)
-        with torch.autocast(self._world.device.type, dtype=kind, enabled=kind is not None):
+        with nullcontext() if kind is None else torch.autocast(self._world.device.type, dtype=kind):
             logits: torch.Tensor = model(inputs)
         return logits
 
     def _update(self, sums: Sums) -> None:
         """Step the optimizer.
 
-        DDP has averaged the gradients, so a loss that is not finite on one rank makes their norm not finite on all:
-        the ranks agree without a message. Under averaging a rank fails alone, before it spoils the mean.
+        DDP has averaged the gradients, so a loss that is not finite on one rank makes them not finite on all: the ranks
+        agree without a message. Under averaging a rank fails alone, before it spoils the mean.
         """
         self.scaler.unscale_(self.optimizer)
-        limit = self._config.optimizer.clip_norm or math.inf
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        checked, limit = self._gradients(), self._config.optimizer.clip_norm
+        if limit is not None:
+            checked = [[nn.utils.clip_grad_norm_((p for same in self._by_dtype.values() for p in same), limit)]]
         if self._config.precision != "fp16":
-            self._guard(norm, sums)
+            self._guard(checked, sums)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.schedule.step()
@@ -161,11 +193,16 @@ class Stepper:
         self._strategy.after_update(self.schedule.last_epoch)
         self._profiler.mark("all_reduce")
 
-    def _guard(self, norm: torch.Tensor, sums: Sums) -> None:
-        bad = (~torch.isfinite(norm)).float()
-        self._infinite = torch.maximum(self._infinite, bad)
+    def _gradients(self) -> list[list[torch.Tensor]]:
+        """Return the gradients as real numbers, those of one dtype together."""
+        return [[_real(p.grad) for p in same if p.grad is not None] for same in self._by_dtype.values()]
+
+    def _guard(self, checked: list[list[torch.Tensor]], sums: Sums) -> None:
+        for same in checked:  # one kernel for all of them: the one with which a GradScaler looks, here without a scale
+            torch._amp_foreach_non_finite_check_and_unscale_(same, self._infinite, self._one)
         if self._world.device.type == "cpu":
             self.check_finite(sums)
-        else:  # the fused optimizers skip the step on the device, as they do for a GradScaler
-            self.optimizer.found_inf = self._infinite  # type: ignore[attr-defined]
-            self.optimizer.grad_scale = None  # type: ignore[attr-defined]
+
+
+def _real(gradient: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(gradient) if gradient.is_complex() else gradient

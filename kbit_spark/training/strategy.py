@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from inspect import signature
 from typing import Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.model_averaging.utils import average_parameters
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from kbit_spark.config.train import TrainConfig
@@ -55,15 +57,45 @@ def make_strategy(model: nn.Module, config: TrainConfig, world: World) -> Strate
     return Ddp(model, world.device)
 
 
+_SYNC_BUFFERS = (
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in signature(DistributedDataParallel).parameters
+    else "broadcast_buffers"  # its name before torch 2.15
+)
+
+
+def data_parallel(model: nn.Module, device: torch.device) -> DistributedDataParallel:
+    """Return `model` under DDP, without the copies that it does not need.
+
+    Training does not read the running statistics of batch norms, so they are not made the first rank's in every step,
+    which would cost a deep network hundreds of small copies; other buffers are.
+    """
+    buffers: dict[str, Any] = {_SYNC_BUFFERS: trains_on_buffers(model)}
+    devices = [device] if device.type == "cuda" else None
+    # A gradient that is a view of its bucket saves copying it there and back.
+    return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True, **buffers)
+
+
+def trains_on_buffers(model: nn.Module) -> bool:
+    """Return whether a training pass may read buffers; one of batch norms only writes their running statistics."""
+    norms = (module for module in model.modules() if isinstance(module, _BatchNorm))
+    statistics = {id(buffer) for norm in norms for buffer in norm.buffers(recurse=False)}
+    return any(id(buffer) not in statistics for buffer in model.buffers())
+
+
 class Ddp:
-    """Averages gradients in every backward pass, so weights never differ; buffers are the first rank's."""
+    """Averages gradients in every backward pass, so weights never differ; buffers are the first rank's.
+
+    Only `agree` makes the running statistics of batch norms so, see `data_parallel`.
+    """
 
     agreed = True
     same_optimizer = True
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         self._model = model
-        self.network = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+        self.network = data_parallel(model, device)
+        self.agree()
 
     def gathering(self) -> AbstractContextManager[Any]:
         """See `Strategy`."""

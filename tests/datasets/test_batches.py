@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +16,15 @@ import torch
 from deltalake import write_deltalake
 
 import kbit_spark.datasets.batches as batches_module
+import kbit_spark.datasets.resident as resident_module
 import kbit_spark.datasets.row_groups as row_groups_module
-from kbit_spark.datasets.batches import Source, evaluation_batches, training_batches
-from kbit_spark.datasets.device import on_device, resident_rows
+from kbit_spark.datasets.batches import Batch, Source, evaluation_batches, training_batches
+from kbit_spark.datasets.device import on_device
 from kbit_spark.datasets.memory import Recycled
 from kbit_spark.datasets.prefetch import Prefetch
+from kbit_spark.datasets.resident import ResidentRows, resident_rows
 from kbit_spark.datasets.row_groups import Columns, RowGroupReader, list_row_groups
-from kbit_spark.datasets.sharding import Segment, plan_epoch
+from kbit_spark.datasets.sharding import EpochPlan, Segment, plan_epoch
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import Snapshot, Tensor
@@ -28,6 +32,7 @@ from kbit_spark.tables.snapshot import require_columns, resolve, with_shape
 from tests.fixtures.samples import IMAGE, write_samples
 
 COLUMNS = Columns("image", "label", IMAGE, 10)
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +46,26 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 def source(snapshot: Snapshot, rank: int = 0, world_size: int = 1, split: str = "train") -> Source:
     groups = list_row_groups(snapshot.of_split(split))  # type: ignore[arg-type]
     return Source(groups, COLUMNS, rank, world_size)
+
+
+def planned(data: Source, global_batch: int = 50, window_rows: int = 100) -> Callable[[int], EpochPlan]:
+    rows = [group.rows for group in data.groups]
+    return lambda epoch: plan_epoch(rows, seed=1, epoch=epoch, global_batch=global_batch, window_rows=window_rows)
+
+
+@contextmanager
+def kept(data: Source, plans: Callable[[int], EpochPlan], device: torch.device = CPU) -> Iterator[ResidentRows]:
+    found = resident_rows(data, plans, device)
+    assert found is not None
+    with closing(found):
+        yield found
+
+
+def assert_equal(left: Iterable[Batch], right: Iterable[Batch]) -> None:
+    for one, other in zip(left, right, strict=True):
+        assert one.inputs.dtype == other.inputs.dtype
+        assert torch.equal(one.inputs, other.inputs)
+        assert torch.equal(one.targets, other.targets)
 
 
 def keys(batches: list[torch.Tensor]) -> list[bytes]:
@@ -79,16 +104,14 @@ def test_windows_made_together_give_the_same_batches(
     snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, block_bytes: int, rank: int
 ) -> None:
     data = source(snapshot, rank, 3)
-    plan = plan_epoch([g.rows for g in data.groups], seed=3, epoch=1, global_batch=32, window_rows=100)
-    resident = resident_rows(data, torch.device("cpu"))
-    assert resident is not None
+    plans = planned(data, 32)
+    plan = plans(1)
     monkeypatch.setattr(batches_module, "BLOCK_BYTES", block_bytes)
-    for first in (0, 5, plan.steps - 1):
-        expected, found = list(resident.batches(plan, first)), list(training_batches(data, plan, first))
-        assert len(found) == plan.steps - first
-        for e, f in zip(expected, found, strict=True):
-            assert torch.equal(e.inputs, f.inputs)
-            assert torch.equal(e.targets, f.targets)
+    with kept(data, plans) as resident:
+        for first in (0, 5, plan.steps - 1):
+            expected, found = list(resident.batches(plan, first)), list(training_batches(data, plan, first))
+            assert len(found) == plan.steps - first
+            assert_equal(expected, found)
 
 
 def test_a_batch_that_is_kept_keeps_its_rows(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,23 +221,59 @@ print(int(peak) / 1024)
 
 
 def test_resident_rows_give_the_same_batches(snapshot: Snapshot) -> None:
-    cpu = torch.device("cpu")
     for rank in range(3):
         data = source(snapshot, rank, 3)
-        plan = plan_epoch([g.rows for g in data.groups], seed=1, epoch=1, global_batch=32, window_rows=100)
-        resident = resident_rows(data, cpu)
-        assert resident is not None
-        for first in (0, 4):
-            pairs = zip(resident.batches(plan, first), training_batches(data, plan, first), strict=True)
-            assert all(torch.equal(r.inputs, s.inputs) and torch.equal(r.targets, s.targets) for r, s in pairs)
+        plans = planned(data, 32)
+        with kept(data, plans) as resident:
+            for first in (0, 4):
+                assert_equal(resident.batches(plans(1), first), training_batches(data, plans(1), first))
+
+
+@pytest.mark.parametrize("block_rows", [1, 70, 2**16])
+def test_the_order_of_resident_rows_goes_on_into_the_next_epochs(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, block_rows: int
+) -> None:
+    monkeypatch.setattr(resident_module, "BLOCK_ROWS", block_rows)
+    data = source(snapshot, 1, 2)
+    plans = planned(data, 70)
+    with kept(data, plans) as resident:
+        for epoch, first in ((0, 3), (1, 0), (2, 0), (0, 0), (5, 2)):
+            assert_equal(resident.batches(plans(epoch), first), training_batches(data, plans(epoch), first))
+
+
+@pytest.mark.parametrize("rank", range(3))
+def test_resident_rows_are_evaluated_as_streamed_ones(snapshot: Snapshot, rank: int) -> None:
+    data = source(snapshot, rank, 3, split="validation")
+    with kept(data, planned(data)) as resident:
+        assert_equal(resident.evaluation(16), evaluation_batches(data, 16))
+
+
+@pytest.mark.parametrize("items", range(1, 9))
+def test_tensors_of_any_length_are_resident(tmp_path: Path, items: int) -> None:
+    rows = {"x": [[float(row + item) for item in range(items)] for row in range(20)], "label": [1] * 20}
+    schema = pa.schema([("x", pa.list_(pa.float32())), ("label", pa.int32())])
+    table = pa.table(rows, schema=schema).append_column("_split", pa.array(["train"] * 20))
+    write_deltalake(tmp_path / "samples", table, partition_by=["_split"])
+    snapshot = with_shape(resolve(str(tmp_path / "samples")), "x", (items,))
+    columns = Columns("x", "label", require_columns(snapshot, "x"), 4)
+    data = Source(list_row_groups(snapshot.of_split("train")), columns, 0, 1)
+    plans = planned(data, 6)
+    with kept(data, plans) as resident:
+        assert_equal(resident.batches(plans(0)), training_batches(data, plans(0)))
+
+
+def test_rows_are_kept_where_it_helps(snapshot: Snapshot) -> None:
+    data = source(snapshot)
+    assert resident_rows(data, planned(data), CPU, "auto") is None
+    assert resident_rows(data, planned(data), CPU, wanted=False) is None
 
 
 def test_rows_that_do_not_fit_are_streamed(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
     data = source(snapshot)
     huge = replace(data, columns=replace(COLUMNS, tensor=Tensor(dtype="float64", shape=(2**13, 2**14))))
     with caplog.at_level("INFO"):
-        assert resident_rows(huge, torch.device("cpu")) is None
-    assert "they are streamed" in caplog.text
+        assert resident_rows(huge, planned(huge), torch.device("cpu")) is None
+    assert "are streamed: they take more than" in caplog.text
 
 
 def test_batches_for_the_cpu_stay_as_they_are(snapshot: Snapshot) -> None:
@@ -233,10 +292,10 @@ def test_batches_on_the_gpu_are_those_on_the_cpu(snapshot: Snapshot) -> None:
     data = source(snapshot)
     plan = plan_epoch([g.rows for g in data.groups], seed=1, epoch=0, global_batch=30, window_rows=100)
     expected = list(training_batches(data, plan))
-    resident = resident_rows(data, gpu)
-    assert resident is not None
     pinned = training_batches(replace(data, pin=True), plan)
-    for found in (list(on_device(pinned, gpu)), list(resident.batches(plan))):
+    with kept(data, planned(data, 30), gpu) as resident:
+        both = list(on_device(pinned, gpu)), list(resident.batches(plan))
+    for found in both:
         assert [b.inputs.device.type for b in found] == ["cuda"] * plan.steps
         assert all(torch.equal(f.inputs.cpu(), e.inputs) for f, e in zip(found, expected, strict=True))
         assert all(torch.equal(f.targets.cpu(), e.targets) for f, e in zip(found, expected, strict=True))

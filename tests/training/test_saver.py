@@ -59,6 +59,13 @@ def test_a_copy_shares_no_memory() -> None:
     assert copied["d"].item() == 3
 
 
+def test_a_copy_keeps_the_memory_format() -> None:
+    weight = torch.rand(4, 3, 2, 2).to(memory_format=torch.channels_last)
+    copied = host_copy(weight)
+    assert torch.equal(copied, weight)
+    assert copied.stride() == weight.stride()
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_copy_from_the_gpu_is_complete() -> None:

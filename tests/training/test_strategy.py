@@ -15,7 +15,7 @@ from torch.multiprocessing.spawn import spawn
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
 from kbit_spark.training.stepper import Stepper
-from kbit_spark.training.strategy import Averaging
+from kbit_spark.training.strategy import Averaging, trains_on_buffers
 from kbit_spark.training.world import World
 from tests.fixtures.samples import write_samples
 from tests.training.ranks import train
@@ -130,3 +130,23 @@ def test_one_process_needs_no_process_group() -> None:
     stepper = Stepper(nn.Linear(4, 3), TrainConfig.model_validate(data), world, total_steps=1)
     assert stepper.agreed
     assert not dist.is_initialized()
+
+
+class Counting(nn.Linear):
+    """Has a buffer of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+        self.register_buffer("calls", torch.zeros(()))
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (nn.Linear(2, 2), False),
+        (nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), False),
+        (nn.Sequential(Counting(), nn.BatchNorm1d(2)), True),
+    ],
+)
+def test_only_running_statistics_are_not_read_in_training(model: nn.Module, expected: bool) -> None:
+    assert trains_on_buffers(model) is expected
