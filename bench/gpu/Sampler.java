@@ -57,11 +57,11 @@ public final class Sampler implements Runnable {
 
   private static String kind(String name, StackTraceElement[] stack) {
     if (name.startsWith("stream execution thread")) return "stream";
-    if (name.startsWith("dag-scheduler-event-loop")) return "scheduler";
     if (name.startsWith("Executor task launch worker")) {
       return within(stack, "org.apache.spark.executor.Executor$TaskRunner") ? "task" : null;
     }
-    return within(stack, "py4j.commands.") ? "call" : null;
+    boolean waits = within(stack, "org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper");
+    return within(stack, "py4j.commands.") && !waits ? "call" : null;
   }
 
   private static boolean within(StackTraceElement[] stack, String owner) {

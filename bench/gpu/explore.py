@@ -133,8 +133,8 @@ class Explorer:
         self._scale = scale
         self._folder = Path(tempfile.mkdtemp(prefix=f"explore-{engine}-"))
         begin = time.time()
-        self.spark = ingest.session(engine, [self._config(name, LARGE, self._folder) for name in SIZES])
-        self.spark.conf.set("spark.rapids.sql.metrics.level", "DEBUG")
+        configs = [self._config(name, next(iter(SIZES[name])), self._folder) for name in SIZES]
+        self.spark = ingest.session(engine, configs, {"spark.rapids.sql.metrics.level": "DEBUG"})
         self.ready = time.time()
         self._note("session", seconds=round(self.ready - begin, 2))
 

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Producer
@@ -161,12 +162,15 @@ def _note(out: Path, figures: dict[str, Any]) -> None:
         file.write(json.dumps(figures) + "\n")
 
 
-def session(engine: str, configs: Sequence[dict[str, Any]]) -> SparkSession:
+def session(
+    engine: str, configs: Sequence[dict[str, Any]], further: Mapping[str, str] = MappingProxyType({})
+) -> SparkSession:
     """Return the session of an engine for streams of these configurations; ``BENCH_CONF`` adds settings, K=V."""
     settings = {
         "spark.master": f"local[{CORES}]",
         "spark.driver.memory": os.environ.get("BENCH_MEMORY", "24g"),
         "spark.driver.host": "127.0.0.1",
+        **further,
     }
     for config in configs:
         settings |= ingest.settings(IngestConfig.model_validate(config))

@@ -1,6 +1,6 @@
 """Where the time of a run goes, by samples of its threads' stacks: those of the JVM and those of Python.
 
-A sample is a span of time, a kind of thread (`stream`, `call`: what Python has called, `task`, `scheduler`, `python`,
+A sample is a span of time, a kind of thread (`stream`, `call`: what else Python has called, `task`, `python`,
 `machine`) and frames from the leaf on. Only the JVM can look at its own threads at a bearable price, so a class of ours
 does, compiled by the compiler that Spark brings.
 """
@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -22,49 +23,49 @@ from pyspark.sql import SparkSession
 
 SOURCE = Path(__file__).with_name("Sampler.java")
 INTERVAL_MS = 20
-LABELS: Mapping[str, Sequence[tuple[str, str]]] = {
+Labels = Sequence[tuple[str, str]]
+"""What a frame tells of its thread, and a pattern of the frame; the innermost frame that matches one counts."""
+_ANYWHERE: Labels = (
+    ("load classes", r"ClassLoader\w*\.(load|find|define)"),
+    ("generate code", r"CodeGenerator|janino"),
+)
+_DRIVER: Labels = (
+    *_ANYWHERE,
+    ("RAPIDS plans", r"com\.nvidia\.spark\.rapids"),
+    ("analyze", r"Analyzer|CheckAnalysis|QueryExecution\.analyzed"),
+    ("optimize", r"Optimizer|QueryExecution\.optimizedPlan"),
+    ("run a job", r"DAGScheduler\.(run|submit)Job|LinkedBlockingQueue\.take"),
+    ("plan", r"QueryPlanner|QueryExecution\.|IncrementalExecution|AdaptiveSparkPlanExec|InsertAdaptive"),
+    ("commit to Delta", r"OptimisticTransaction\w*\.\$?(anonfun\$)?(commit|doCommit)"),
+    ("read the log of Delta", r"SnapshotManagement|delta\.Snapshot|DeltaLog"),
+    ("make a decoder", r"kbit\.(gpu|decode)"),
+    ("clean closures", r"ClosureCleaner"),
+    ("broadcast", r"TorrentBroadcast"),
+    ("offsets of Kafka", r"KafkaOffsetReader|latestOffset"),
+    ("logs of the checkpoint", r"HDFSMetadataLog|CheckpointFileManager|OffsetSeqLog|CommitLog"),
+    ("wait for Python", r"py4j\.ClientServerConnection\.(sendCommand|readBlockingResponse|readNonBlockingResponse)"),
+    ("wait for a trigger", r"TriggerExecutor|awaitTrigger"),
+)
+LABELS: Mapping[str, Labels] = {
     "task": (
+        *_ANYWHERE,
         ("wait for the GPU", r"GpuSemaphore.*acquire|PrioritySemaphore"),
         ("Kafka", r"kafka"),
         ("rows to columns", r"GpuRowToColumn|RowToColumnarIterator|RapidsHostColumnBuilder|GpuColumnarBatchBuilder"),
-        ("decode", r"kbit\.gpu\.GpuDecode|kbit\.decode"),
+        ("decode", r"kbit\.gpu\.(GpuDecode|Schema)|kbit\.decode"),
         ("tally", r"TallyUdf"),
         ("split by partition", r"splitBatch|contiguousSplit"),
-        ("statistics of Delta", r"GpuDelta.*Statistics"),
+        ("statistics of Delta", r"GpuDelta\w*Statistics"),
+        ("write a file", r"writeBufferedData|kbit\.disk|FileOutputStream"),
         ("encode Parquet", r"bufferBatchAndClose|TableWriter|ParquetWriter|parquet\.hadoop"),
         ("open a file", r"newOutputWriter|newWriter|newTempFile|newInstance"),
-        ("write a file", r"writeBufferedData|DiskFileSystem|FileOutputStream"),
         ("commit a task", r"commitTask|FileCommitProtocol"),
         ("coalesce batches", r"CoalesceBatches|CoalesceIterator"),
         ("project", r"GpuProjectExec|GpuFilter"),
-        ("generate code", r"CodeGenerator|janino"),
-        ("load classes", r"ClassLoader"),
-        ("deserialize", r"readObject|deserialize"),
+        ("deserialize", r"ObjectInputStream|JavaDeserialization"),
     ),
-    "call": (
-        ("RAPIDS plans", r"GpuOverrides|RapidsMeta|GpuTransitionOverrides|ExecutionPlanCaptureCallback"),
-        ("analyze", r"Analyzer|analyzed|CheckAnalysis"),
-        ("optimize", r"Optimizer|optimizedPlan"),
-        ("plan", r"SparkPlanner|QueryExecution.*(executedPlan|sparkPlan)|preparations|Adaptive"),
-        ("run a job", r"DAGScheduler.runJob|DAGScheduler.submitJob"),
-        ("commit to Delta", r"OptimisticTransaction.*\.(commit|doCommit)|commitImpl"),
-        ("read the log of Delta", r"SnapshotManagement|Snapshot\.|DeltaLog"),
-        ("generate code", r"CodeGenerator|janino"),
-        ("load classes", r"ClassLoader"),
-        ("make a decoder", r"kbit\.(gpu|decode)"),
-        ("closures", r"ClosureCleaner|SparkClosureCleaner"),
-        ("broadcast", r"TorrentBroadcast|broadcast"),
-    ),
-    "stream": (
-        ("foreachBatch", r"ForeachBatchSink|PythonForeachBatch|py4j"),
-        ("offsets of Kafka", r"KafkaOffsetReader|latestOffset"),
-        ("log of offsets and commits", r"HDFSMetadataLog|CheckpointFileManager|OffsetSeqLog|CommitLog"),
-        ("plan", r"IncrementalExecution|QueryExecution|GpuOverrides"),
-        ("wait for a trigger", r"TriggerExecutor|awaitTrigger|Thread\.sleep"),
-        ("load classes", r"ClassLoader"),
-        ("generate code", r"CodeGenerator|janino"),
-    ),
-    "scheduler": (("submit tasks", r"submitMissingTasks|submitStage|handle"),),
+    "call": _DRIVER,
+    "stream": _DRIVER,
 }
 
 
@@ -132,11 +133,17 @@ def _sampler(spark: SparkSession, bucket_ms: int) -> Any:
     jvm, gateway = spark.sparkContext._jvm, spark.sparkContext._gateway
     assert jvm is not None
     assert gateway is not None
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(SOURCE.read_text())
     arguments = gateway.new_array(jvm.java.lang.Object, 2)
     arguments[0], arguments[1] = INTERVAL_MS, bucket_ms
-    return compiler.getClassLoader().loadClass("bench.Sampler").getConstructors()[0].newInstance(arguments)
+    return _constructor(jvm).newInstance(arguments)
+
+
+@lru_cache(maxsize=1)
+def _constructor(jvm: Any) -> Any:
+    """Return the sampler's constructor: py4j takes two classes of one name for the same one."""
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(SOURCE.read_text())
+    return compiler.getClassLoader().loadClass("bench.Sampler").getConstructors()[0]
 
 
 def _ours(frame: FrameType | None) -> tuple[str, ...]:
@@ -146,7 +153,8 @@ def _ours(frame: FrameType | None) -> tuple[str, ...]:
     while frame is not None:
         code, module = frame.f_code, str(frame.f_globals.get("__name__", ""))
         if module == "py4j.java_gateway" and code.co_name == "__call__":
-            called = f"java:{getattr(frame.f_locals.get('self'), 'name', None) or 'new'}"
+            known = vars(frame.f_locals["self"])  # its attributes are the JVM's
+            called = f"java:{known.get('name') or known.get('_fqn', '')}"
         elif module.startswith("kbit_spark.") and "telemetry" not in module:
             frames.append(f"{module.removeprefix('kbit_spark.')}.{getattr(code, 'co_qualname', code.co_name)}")
         frame = frame.f_back
