@@ -20,8 +20,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pandas as pd
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
 import psutil
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
