@@ -3,7 +3,7 @@
     python -m bench.gpu.explore produce --servers HOST:PORT
     python -m bench.gpu.explore run ENGINE --servers HOST:PORT --out FOLDER [--parts first phases fixed matrix]
 
-`first` is the first stream of the process, span by span; `phases` are steady batches of 400,000 rows, `fixed` such of
+`first` is the first stream of the process, span by span (`start`: its figures alone); `phases` are steady batches of 400,000 rows, `fixed` such of
 5,000; `matrix` tries settings one after another. ``explore.jsonl`` in FOLDER has the figures; `*.stacks` the samples.
 Settings that need a session of their own come by ``BENCH_CONF``, with `--parts matrix --only base`.
 """
@@ -31,7 +31,7 @@ LARGE, SMALL = 400_000, 5_000
 SIZES: Mapping[str, Mapping[int, int]] = {
     "wide": {LARGE: 4, SMALL: 16},
     "array": {LARGE: 4},
-    "bytes": {SMALL: 16},
+    "bytes": {LARGE: 4, SMALL: 16},
 }
 WARM_UP = 1
 SHOWN_BATCHES = 1
@@ -143,6 +143,10 @@ class Explorer:
         self.spark.stop()
         shutil.rmtree(self._folder)
 
+    def start(self, shape: str) -> None:
+        """Tell when the first batch of the process was committed, unobserved: samples take their time."""
+        self._note("start", shape=shape, **self._stream(shape, LARGE).figures())
+
     def first(self, shape: str) -> None:
         """Tell the first stream of the process span by span, and a second one beside it."""
         for turn in ("first", "second"):
@@ -244,6 +248,7 @@ def main() -> None:
     running.add_argument("engine", choices=["gpu", "cpu"])
     running.add_argument("--out", type=Path, required=True)
     running.add_argument("--parts", nargs="*", default=["first", "phases", "fixed", "matrix"])
+    running.add_argument("--shape", default="wide", choices=list(SIZES), help="of the parts start and first")
     running.add_argument("--only", nargs="*", default=list(MATRIX), choices=list(MATRIX))
     for command in (producing, running):
         command.add_argument("--servers", required=True)
@@ -254,8 +259,10 @@ def main() -> None:
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
     explorer = Explorer(arguments.engine, arguments.servers, arguments.out, arguments.scale)
+    if "start" in arguments.parts:
+        explorer.start(arguments.shape)
     if "first" in arguments.parts:
-        explorer.first("wide")
+        explorer.first(arguments.shape)
     if "phases" in arguments.parts:
         explorer.phases("wide", LARGE)
         explorer.phases("array", LARGE)

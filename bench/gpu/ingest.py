@@ -32,6 +32,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from bench import harness
 from bench.gpu.numbers import numbers
+from bench.gpu.pictures import pictures
 from bench.payloads import Case, cases
 from kbit_spark import ingest
 from kbit_spark.codecs.gpu.functions import rapids_functions
@@ -47,6 +48,8 @@ SHAPES = {
     "wide": "avro, 200 columns",
     "protobuf": "protobuf, image as 784 ints",
 }
+LARGE_SHAPES = {"picture": "avro, picture bytes", "picture-ints": "avro, picture as 3072 ints"}
+"""Those of `bench.gpu.memory`."""
 BATCHES = {400_000: 6, 100_000: 8}
 WARM_UP = 2
 CORES = 8
@@ -82,7 +85,8 @@ def main() -> None:
 
 def case_of(name: str) -> Case:
     """Return the records of a shape, as they are on the wire."""
-    return next(case for case in [*cases(), numbers()] if case.name == SHAPES[name])
+    wanted = {**SHAPES, **LARGE_SHAPES}[name]
+    return next(case for case in [*cases(), numbers(), *pictures()] if case.name == wanted)
 
 
 def produce(servers: str, sizes: Mapping[str, Mapping[int, int]], scale: float) -> None:
