@@ -3,9 +3,10 @@
     python -m bench.gpu.explore produce --servers HOST:PORT
     python -m bench.gpu.explore run ENGINE --servers HOST:PORT --out FOLDER [--parts first phases fixed matrix]
 
-`first` is the first stream of the process, span by span (`start`: its figures alone); `phases` are steady batches of 400,000 rows, `fixed` such of
-5,000; `matrix` tries settings one after another. ``explore.jsonl`` in FOLDER has the figures; `*.stacks` the samples.
-Settings that need a session of their own come by ``BENCH_CONF``, with `--parts matrix --only base`.
+`first` is the first stream of the process, span by span (`start`: its figures alone); `phases` are steady batches of
+400,000 rows, `fixed` such of 5,000; `matrix` tries settings one after another. ``explore.jsonl`` in FOLDER has the
+figures; `*.stacks` the samples. Settings that need a session of their own come by ``BENCH_CONF``, with
+`--parts matrix --only base`.
 """
 
 from __future__ import annotations
