@@ -42,6 +42,7 @@ from kbit_spark.tables.samples import (
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter
 from kbit_spark.telemetry.hub import Telemetry
+from kbit_spark.warm_up import WarmUp
 
 log = logging.getLogger("kbit.ingest")
 
@@ -56,7 +57,10 @@ def run(config: IngestConfig) -> None:
     given = session_given()
     spark = spark_session(f"kbit ingest {config.stream_id}", settings(config))
     try:
-        with Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry:
+        with (
+            WarmUp(spark, config),
+            Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry,
+        ):
             ensure_samples(spark, config.tables.samples, value_type(config.fields), may_lack=config.tables.grows)
             ensure_rejected(spark, config.tables.rejected)
             with closing(
