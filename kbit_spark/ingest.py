@@ -80,7 +80,7 @@ def run(config: IngestConfig) -> None:
 def settings(config: IngestConfig) -> dict[str, str]:
     """Return the Spark settings of the job; the user's own win."""
     tensors = [field.name for field in config.fields if field.tensor is not None]
-    return {**parquet_settings(tensors), **config.spark}
+    return {**parquet_settings(tensors, len(config.fields)), **config.spark}
 
 
 class BatchWriter:

@@ -267,6 +267,8 @@ def main() -> None:
     if "phases" in arguments.parts:
         explorer.phases("wide", LARGE)
         explorer.phases("array", LARGE)
+    if "large-bytes" in arguments.parts:
+        explorer.phases("bytes", LARGE)
     if "fixed" in arguments.parts:
         explorer.phases("bytes", SMALL)
         explorer.phases("wide", SMALL)
