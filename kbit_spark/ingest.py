@@ -26,6 +26,7 @@ from kbit_spark.events import Event
 from kbit_spark.schemas import Engine, LedgerEntry, Loss, OffsetRange
 from kbit_spark.session import session_given, spark_session
 from kbit_spark.sources.continuity import Start
+from kbit_spark.sources.gathering import gathered
 from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
@@ -128,6 +129,7 @@ class BatchWriter:
         """Write one micro-batch; repeating it changes nothing."""
         start = time.monotonic()
         scope, transaction, ranges = f"batch={batch_id}", self._transaction(batch_id), self._log.ranges(batch_id)
+        batch = gathered(batch, ranges)
         whole, ran = self._engines.run(
             scope, sum(r.span for r in ranges), lambda engine: self._prepare(batch, transaction, ranges, engine)
         )

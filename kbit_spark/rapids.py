@@ -28,6 +28,8 @@ DEFAULTS: Mapping[str, str] = {
     # what a task holds on the GPU at a time, and how many tasks do
     "spark.rapids.sql.batchSizeBytes": "256m",
     "spark.rapids.sql.concurrentGpuTasks": "4",
+    # ranges of a small batch that one task reads: put together as rows, they are decoded at once, not one by one
+    "spark.rapids.sql.exec.CoalesceExec": "false",
     "spark.sql.execution.sortBeforeRepartition": "false",  # RAPIDS cannot sort binary
 }
 
