@@ -64,7 +64,9 @@ MATRIX: Mapping[str, Variant] = {
     "asynchronous write": Variant({ASYNC: "true"}),
     "batches of 64 MiB": Variant({BATCH: "64m"}),
     "batches of 1 GiB": Variant({BATCH: "1g"}),
-    "row groups of 32 MiB": Variant({GROUPS: "32m"}),
+    "row groups of 8 MiB": Variant({GROUPS: "8m"}),
+    "row groups of 16 MiB": Variant({GROUPS: "16m"}),
+    "row groups of 64 MiB": Variant({GROUPS: "64m"}),
     "row groups of 128 MiB": Variant({GROUPS: "128m"}),
     "no dictionary": Variant({DICTIONARY: "NEVER"}),
     "uncompressed": Variant({CODEC: "uncompressed"}),
@@ -76,9 +78,9 @@ MATRIX: Mapping[str, Variant] = {
     "32 tasks": Variant(kafka={"min_partitions": 32}),
     "128 MiB, no dictionary": Variant({GROUPS: "128m", DICTIONARY: "NEVER"}),
     "128 MiB, no dictionary, uncompressed": Variant({GROUPS: "128m", DICTIONARY: "NEVER", CODEC: "uncompressed"}),
-    "128 MiB, no dictionary, 8 tasks, asynchronous": Variant(
-        {GROUPS: "128m", DICTIONARY: "NEVER", TASKS: "8", ASYNC: "true"}
-    ),
+    "8 tasks, asynchronous": Variant({TASKS: "8", ASYNC: "true"}),
+    "500 records a poll": Variant(kafka={"options": {"max.poll.records": "500"}}),
+    "half a second a fetch": Variant(kafka={"options": {"fetch.max.wait.ms": "500"}}),
     "base again": Variant(),
 }
 

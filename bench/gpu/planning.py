@@ -1,6 +1,6 @@
 """What the driver spends on a batch that the GPU writes, without a GPU and without rows: planning, job, commit.
 
-    python -m bench.gpu.planning FOLDER [--columns 200] [--batches 40]
+    python -m bench.gpu.planning FOLDER [--shape wide] [--batches 40]
 
 The plans are those of a device (tests/gpu/plans.py says how); a batch without rows has no task. The second half of the
 batches counts. FOLDER gets the samples of the driver's stacks.

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from kbit_spark.config.ingest import SplitConfig
-from kbit_spark.tables.samples import split_column
+from kbit_spark.tables.samples import parquet_settings, split_column
 
 SPLIT = SplitConfig(validation=0.3, test=0.3, salt="salt")
 
@@ -28,3 +28,9 @@ def test_known_records_have_known_splits(spark: SparkSession) -> None:
     frame = spark.createDataFrame(rows, "key binary, topic string, partition int, offset bigint").coalesce(1)
     splits = [row[0] for row in frame.select(split_column(SPLIT)).collect()]
     assert splits == ["train", "train", "train", "validation", "test", "validation", "test", "train"]
+
+
+def test_many_columns_get_larger_row_groups_on_the_gpu() -> None:
+    key = "spark.rapids.sql.format.parquet.writer.rowGroupSizeBytes"
+    assert [int(parquet_settings([], columns)[key]) >> 20 for columns in (0, 2, 51, 200)] == [8, 8, 8, 31]
+    assert parquet_settings(["image"], 200)["spark.hadoop.parquet.block.size"] == str(8 << 20)
