@@ -79,8 +79,6 @@ MATRIX: Mapping[str, Variant] = {
     "128 MiB, no dictionary": Variant({GROUPS: "128m", DICTIONARY: "NEVER"}),
     "128 MiB, no dictionary, uncompressed": Variant({GROUPS: "128m", DICTIONARY: "NEVER", CODEC: "uncompressed"}),
     "8 tasks, asynchronous": Variant({TASKS: "8", ASYNC: "true"}),
-    "500 records a poll": Variant(kafka={"options": {"max.poll.records": "500"}}),
-    "half a second a fetch": Variant(kafka={"options": {"fetch.max.wait.ms": "500"}}),
     "base again": Variant(),
 }
 
