@@ -32,6 +32,7 @@ if [ "${KBIT_GPU:-0}" = 1 ]; then # a plugin must be on the class path before th
     echo "  run \`scripts/setup.sh gpu\`, or set KBIT_GPU_JARS to the folder that holds it" >&2
     exit 3
   fi
+  export RMM_DEBUG_LOG_FILE=${RMM_DEBUG_LOG_FILE:-$PWD/.kbit/rmm.log} # it tells of every full pool, else to the terminal
   path=$(printf '%s:' "$gpu_jars"/*.jar "$jars"/kbit-jvm*.jar | sed 's/:$//')
   gpu=(--conf "spark.plugins=com.nvidia.spark.SQLPlugin"
     --conf "spark.driver.extraClassPath=$path" --conf "spark.executor.extraClassPath=$path")

@@ -21,13 +21,13 @@ from pathlib import Path
 
 import pandas as pd
 import psutil
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
 
 from bench import harness
 from bench.payloads import TEMPLATES, Case, cases
-from kbit_spark.codecs.descriptors import compile_schema
 from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.ingest import KafkaConfig
 from kbit_spark.config.load import validate
@@ -117,7 +117,7 @@ def _peer(case: Case) -> Column | None:
 
 def _protobuf_peer(case: Case) -> Column:
     """Return what a person would write who has the message's class and no connector."""
-    definition = compile_schema({"row.proto": case.schema}, "row.proto", "row.proto").main.SerializeToString()
+    definition = FileDescriptorSet.FromString(case.descriptors).file[0].SerializeToString()
     names = [field.name for field in case.shape.fields]
     image = "binary" if case.shape.name == "image bytes" else "array<int>"
     columns = ", ".join(f"{field.name} {field.type or image}" for field in case.shape.fields)

@@ -12,9 +12,10 @@ from typing import Any
 
 import fastavro
 import numpy as np
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from kbit_spark.codecs.descriptors import compile_schema
 from kbit_spark.schemas import FieldSpec, Tensor
 
 TEMPLATES = 64
@@ -24,6 +25,13 @@ IMAGE = FieldSpec(name="image", tensor=Tensor(dtype="uint8", shape=(28, 28)))
 KINDS = ("long", "double", "string", "int")
 WIDE = tuple(FieldSpec(name=f"c{i}", type=KINDS[i % 4]) for i in range(200))
 Row = dict[str, Any]
+_PROTOBUF: dict[str, FieldDescriptorProto.Type.ValueType] = {
+    "int": FieldDescriptorProto.TYPE_INT32,
+    "long": FieldDescriptorProto.TYPE_INT64,
+    "double": FieldDescriptorProto.TYPE_DOUBLE,
+    "string": FieldDescriptorProto.TYPE_STRING,
+    "binary": FieldDescriptorProto.TYPE_BYTES,
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,10 @@ class Case:
     shape: Shape
     payloads: tuple[bytes, ...]
     schema: str = ""
-    """Text of the schema: Avro's, Protobuf's; of JSON the columns for `from_json`."""
+    """Text of the schema: Avro's; of JSON the columns for `from_json`."""
+
+    descriptors: bytes = b""
+    """Protobuf's schema, as a descriptor set: where the records are read, there may be no compiler."""
 
     target: float | None = None
     """Ratio to the peer that the issue asks for."""
@@ -59,10 +70,12 @@ class Case:
     def topic(self, folder: Path) -> Row:
         """Return the topic's configuration, its schema in a file in `folder`."""
         topic: Row = {"name": "t", "format": self.format}
-        if self.format in ("avro", "protobuf"):
-            file = folder / {"avro": "row.avsc", "protobuf": "row.proto"}[self.format]
-            file.write_text(self.schema)
-            topic |= {"schema_file": str(file), **({"message": "Row"} if self.format == "protobuf" else {})}
+        if self.format == "avro":
+            (file := folder / "row.avsc").write_text(self.schema)
+            topic["schema_file"] = str(file)
+        if self.format == "protobuf":
+            (file := folder / "row.desc").write_bytes(self.descriptors)
+            topic |= {"schema_file": str(file), "message": "Row"}
         return topic
 
 
@@ -109,12 +122,18 @@ def _mongo(shape: Shape) -> Case:
 
 
 def _protobuf(shape: Shape) -> Case:
-    image = "bytes" if shape.name == "image bytes" else "repeated int32"
-    kinds = {None: image, "int": "int32", "long": "int64", "double": "double", "string": "string"}
-    members = " ".join(f"{kinds[field.type]} {field.name} = {i};" for i, field in enumerate(shape.fields, 1))
-    text = f'syntax = "proto3"; message Row {{ {members} }}'
-    kind = GetMessageClass(compile_schema({"row.proto": text}, "row.proto", "row.proto").message("Row"))
-    return Case("protobuf", shape, _encoded(shape, lambda row: kind(**row).SerializeToString()), text)
+    file = FileDescriptorProto(name="row.proto", syntax="proto3")
+    message = file.message_type.add(name="Row")
+    for number, field in enumerate(shape.fields, 1):
+        repeated = field.type is None and shape.name != "image bytes"
+        label = FieldDescriptorProto.LABEL_REPEATED if repeated else FieldDescriptorProto.LABEL_OPTIONAL
+        kind = _PROTOBUF["int" if repeated else field.type or "binary"]
+        message.field.add(name=field.name, number=number, label=label, type=kind)
+    pool = DescriptorPool()
+    pool.Add(file)
+    row_class = GetMessageClass(pool.FindMessageTypeByName("Row"))
+    payloads = _encoded(shape, lambda row: row_class(**row).SerializeToString())
+    return Case("protobuf", shape, payloads, descriptors=FileDescriptorSet(file=[file]).SerializeToString())
 
 
 def _encoded(shape: Shape, encode: Callable[[Row], bytes]) -> tuple[bytes, ...]:

@@ -123,11 +123,12 @@ class Engines:
         Args:
             spark: the session of what runs.
             engine: the CPU: RAPIDS keeps out.
-            counting: what runs is all of a batch, and the counts of it are the batch's.
+            counting: what runs is all of a batch, and what the GPU counts of it is the batch's.
         """
         if self._gpu is None:
             yield
             return
+        counting = counting and engine == "gpu"
         if counting:
             self._gpu.reset()
         spark.conf.set(ENABLED, str(engine == "gpu").lower())

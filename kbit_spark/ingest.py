@@ -26,6 +26,7 @@ from kbit_spark.events import Event
 from kbit_spark.schemas import Engine, LedgerEntry, Loss, OffsetRange
 from kbit_spark.session import session_given, spark_session
 from kbit_spark.sources.continuity import Start
+from kbit_spark.sources.gathering import gathered
 from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
@@ -42,6 +43,7 @@ from kbit_spark.tables.samples import (
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter
 from kbit_spark.telemetry.hub import Telemetry
+from kbit_spark.warm_up import WarmUp
 
 log = logging.getLogger("kbit.ingest")
 
@@ -56,7 +58,10 @@ def run(config: IngestConfig) -> None:
     given = session_given()
     spark = spark_session(f"kbit ingest {config.stream_id}", settings(config))
     try:
-        with Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry:
+        with (
+            WarmUp(spark, config),
+            Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry,
+        ):
             ensure_samples(spark, config.tables.samples, value_type(config.fields), may_lack=config.tables.grows)
             ensure_rejected(spark, config.tables.rejected)
             with closing(
@@ -76,7 +81,7 @@ def run(config: IngestConfig) -> None:
 def settings(config: IngestConfig) -> dict[str, str]:
     """Return the Spark settings of the job; the user's own win."""
     tensors = [field.name for field in config.fields if field.tensor is not None]
-    return {**parquet_settings(tensors), **config.spark}
+    return {**parquet_settings(tensors, len(config.fields)), **config.spark}
 
 
 class BatchWriter:
@@ -124,6 +129,7 @@ class BatchWriter:
         """Write one micro-batch; repeating it changes nothing."""
         start = time.monotonic()
         scope, transaction, ranges = f"batch={batch_id}", self._transaction(batch_id), self._log.ranges(batch_id)
+        batch = gathered(batch, ranges)
         whole, ran = self._engines.run(
             scope, sum(r.span for r in ranges), lambda engine: self._prepare(batch, transaction, ranges, engine)
         )

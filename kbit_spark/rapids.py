@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
 from kbit_spark.errors import MissingRequirement
 
 PLUGIN = "com.nvidia.spark.SQLPlugin"
@@ -24,17 +26,44 @@ DEFAULTS: Mapping[str, str] = {
     "spark.rapids.memory.gpu.allocFraction": "0.3",
     "spark.rapids.memory.gpu.maxAllocFraction": "0.4",
     "spark.rapids.memory.gpu.minAllocFraction": "0.1",
-    "spark.rapids.memory.pinnedPool.size": "2g",
     # what a task holds on the GPU at a time, and how many tasks do
     "spark.rapids.sql.batchSizeBytes": "256m",
     "spark.rapids.sql.concurrentGpuTasks": "4",
+    # ranges of a small batch that one task reads: put together as rows, they are decoded at once, not one by one
+    "spark.rapids.sql.exec.CoalesceExec": "false",
     "spark.sql.execution.sortBeforeRepartition": "false",  # RAPIDS cannot sort binary
 }
+
+PINNED_POOL = "spark.rapids.memory.pinnedPool.size"
+_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_GIB = 1 << 30
+RMM_LOG = "RMM_DEBUG_LOG_FILE"
+"""Environment variable: RMM, which tells of every full pool, writes to this file and not to the terminal."""
 
 
 def is_asked_for(plugins: str | None) -> bool:
     """Tell whether ``spark.plugins`` names RAPIDS."""
     return PLUGIN in (plugins or "").split(",")
+
+
+def defaults(memory_bytes: int | None = None) -> dict[str, str]:
+    """Return the settings of a session; `memory_bytes`: what the machine has, where executor and driver are one."""
+    return {**DEFAULTS, PINNED_POOL: f"{pinned_pool_gib(memory_bytes or 0)}g"}
+
+
+def pinned_pool_gib(memory_bytes: int) -> int:
+    """Return the size of the pinned host memory: a sixteenth of all, but 2 to 8 GiB.
+
+    Copies that find no room in it are slow. The pages of a large batch pass through it, those of all tasks at a time.
+    """
+    return min(8, max(2, memory_bytes // 16 // _GIB))
+
+
+def machine_memory() -> int:
+    """Return the bytes of memory that this process may use, as far as it can tell."""
+    limit = _MEMORY_LIMIT.read_text().strip() if _MEMORY_LIMIT.is_file() else "max"
+    total = int(psutil.virtual_memory().total)
+    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def class_path(spark_jars: Path, folder: Path) -> dict[str, str]:

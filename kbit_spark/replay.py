@@ -52,7 +52,9 @@ def replay(config: IngestConfig, where: str = "true") -> Replayed:
     """
     given = session_given()
     tensors = [field.name for field in config.fields if field.tensor is not None]
-    spark = spark_session(f"kbit replay {config.stream_id}", {**parquet_settings(tensors), **config.spark})
+    spark = spark_session(
+        f"kbit replay {config.stream_id}", {**parquet_settings(tensors, len(config.fields)), **config.spark}
+    )
     try:
         return _Replay(spark, config, where).run()
     finally:

@@ -138,8 +138,11 @@ def _jar_settings(conf: SparkConf) -> dict[str, str]:
 def _add_rapids(conf: SparkConf) -> None:
     if not rapids.is_asked_for(conf.get("spark.plugins")):
         return
-    for key, value in rapids.DEFAULTS.items():
+    alone = str(conf.get("spark.master", "local[*]")).startswith("local[")
+    for key, value in rapids.defaults(rapids.machine_memory() if alone else None).items():
         conf.setIfMissing(key, value)
+    # for a JVM that is yet to start; spark-submit.sh says the same to its own
+    os.environ.setdefault(rapids.RMM_LOG, str(Path(".kbit/rmm.log").absolute()))
     if not conf.contains("spark.driver.extraClassPath"):
         for key, value in rapids.class_path(JARS, GPU_JARS).items():
             conf.setIfMissing(key, value)

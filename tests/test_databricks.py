@@ -132,7 +132,7 @@ def test_only_ingest_loads_rapids_and_its_pool_is_bounded():
     assert stream.spark_env_vars["KBIT_INIT_RAPIDS"] == "1"
     pool = {key: float(stream.spark_conf[f"spark.rapids.memory.gpu.{key}"]) for key in POOL}
     assert 0 < pool["minAllocFraction"] <= pool["allocFraction"] <= pool["maxAllocFraction"] < 1
-    assert rapids.DEFAULTS.keys() <= stream.spark_conf.keys()
+    assert rapids.defaults().keys() <= stream.spark_conf.keys()
     assert stream.spark_conf[rapids.ENABLED] == "false"
     assert "spark.plugins" not in training.spark_conf
     assert training.spark_env_vars["KBIT_INIT_RAPIDS"] == "0"

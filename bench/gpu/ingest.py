@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Producer
@@ -31,6 +32,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from bench import harness
 from bench.gpu.numbers import numbers
+from bench.gpu.pictures import pictures
 from bench.payloads import Case, cases
 from kbit_spark import ingest
 from kbit_spark.codecs.gpu.functions import rapids_functions
@@ -46,6 +48,8 @@ SHAPES = {
     "wide": "avro, 200 columns",
     "protobuf": "protobuf, image as 784 ints",
 }
+LARGE_SHAPES = {"picture": "avro, picture bytes", "picture-ints": "avro, picture as 3072 ints"}
+"""Those of `bench.gpu.memory`."""
 BATCHES = {400_000: 6, 100_000: 8}
 WARM_UP = 2
 CORES = 8
@@ -73,7 +77,7 @@ def main() -> None:
             table([json.loads(line) for file in arguments.files for line in file.read_text().splitlines()])
         )
     elif arguments.command == "produce":
-        produce(arguments.servers, arguments.shapes, arguments.scale)
+        produce(arguments.servers, dict.fromkeys(arguments.shapes, BATCHES), arguments.scale)
     else:
         sizes = {} if arguments.decode_only else BATCHES
         run(arguments.engine, arguments.servers, arguments.shapes, arguments.scale, arguments.out, sizes)
@@ -81,15 +85,16 @@ def main() -> None:
 
 def case_of(name: str) -> Case:
     """Return the records of a shape, as they are on the wire."""
-    return next(case for case in [*cases(), numbers()] if case.name == SHAPES[name])
+    wanted = {**SHAPES, **LARGE_SHAPES}[name]
+    return next(case for case in [*cases(), numbers(), *pictures()] if case.name == wanted)
 
 
-def produce(servers: str, names: Sequence[str], scale: float) -> None:
-    """Fill a topic for each shape and batch size."""
+def produce(servers: str, sizes: Mapping[str, Mapping[int, int]], scale: float) -> None:
+    """Fill a topic for each shape and batch size; `sizes`: by shape, rows of a batch and how many of them."""
     admin = AdminClient({"bootstrap.servers": servers})
     jobs = []
-    for name in names:
-        for rows, batches in BATCHES.items():
+    for name, batches_of in sizes.items():
+        for rows, batches in batches_of.items():
             topic = f"{name}-{rows}"
             admin.create_topics([NewTopic(topic, CORES, 1)])[topic].result()
             share = int(rows * scale) * batches // 4
@@ -130,7 +135,7 @@ def run(engine: str, servers: str, names: Sequence[str], scale: float, out: Path
     if engine == "builtin":
         chosen = {name: case for name, case in chosen.items() if case.format != "protobuf"}  # Spark's is not to be had
     begin = time.time()
-    spark = _session(engine, [_config(case, name, servers, folder, 1, engine) for name, case in chosen.items()])
+    spark = session(engine, [config_of(case, name, servers, folder, 1, engine) for name, case in chosen.items()])
     started = time.time()
     for name, case in chosen.items():
         _note(out, {"engine": engine, "shape": name, "decode_s": _decode_s(spark, engine, case, name, folder)})
@@ -142,7 +147,7 @@ def run(engine: str, servers: str, names: Sequence[str], scale: float, out: Path
             if engine == "builtin":
                 _builtin(spark, case, f"{name}-{rows}", servers, here, size)
             else:
-                config = _config(case, name, servers, here, size, engine, f"{name}-{rows}")
+                config = config_of(case, name, servers, here, size, engine, f"{name}-{rows}")
                 ingest.run(IngestConfig.model_validate(config))
             done = harness.Batches.of_checkpoint(here / "checkpoint")
             steady = done.steady_s(WARM_UP)[: batches - WARM_UP]  # partitions may differ by a row, which is a batch
@@ -161,11 +166,15 @@ def _note(out: Path, figures: dict[str, Any]) -> None:
         file.write(json.dumps(figures) + "\n")
 
 
-def _session(engine: str, configs: Sequence[dict[str, Any]]) -> SparkSession:
+def session(
+    engine: str, configs: Sequence[dict[str, Any]], further: Mapping[str, str] = MappingProxyType({})
+) -> SparkSession:
+    """Return the session of an engine for streams of these configurations; ``BENCH_CONF`` adds settings, K=V."""
     settings = {
         "spark.master": f"local[{CORES}]",
         "spark.driver.memory": os.environ.get("BENCH_MEMORY", "24g"),
         "spark.driver.host": "127.0.0.1",
+        **further,
     }
     for config in configs:
         settings |= ingest.settings(IngestConfig.model_validate(config))
@@ -177,9 +186,10 @@ def _session(engine: str, configs: Sequence[dict[str, Any]]) -> SparkSession:
     return spark_session(f"bench {engine}", settings)
 
 
-def _config(
+def config_of(
     case: Case, name: str, servers: str, folder: Path, rows: int, engine: str, topic: str = "t"
 ) -> dict[str, Any]:
+    """Return the configuration of a stream that drains a topic in batches of so many rows."""
     source = {**case.topic(folder), "name": topic}
     return {
         "stream_id": "bench",
@@ -230,7 +240,7 @@ def _decode_s(spark: SparkSession, engine: str, case: Case, name: str, folder: P
     if engine == "builtin":
         decoded = records.select(_peer(case).alias("value"))
     else:
-        config = IngestConfig.model_validate(_config(case, name, "none:0", folder, 1, engine, name))
+        config = IngestConfig.model_validate(config_of(case, name, "none:0", folder, 1, engine, name))
         functions = rapids_functions(spark, 0.0)
         decoder = PayloadDecoder(spark, config.kafka, config.fields, gpu=functions)
         decoded = decoder.decode(records, "gpu" if engine == "gpu" else "cpu").select(

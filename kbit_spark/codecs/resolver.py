@@ -65,7 +65,8 @@ class PayloadDecoder:
         self._topics = [
             TopicDecoder(spark, topic, kafka.framings(topic), fields, registry, self._gpu) for topic in kafka.topics
         ]
-        self._columns: dict[str, Column] | None = None  # until a schema or a framing is new: each costs dozens of calls
+        # columns to add, step by step, until a schema or a framing is new: each column costs dozens of calls
+        self._steps: dict[Engine, list[dict[str, Column]]] = {}
         self._grows = further is not None
         self.fields: tuple[FieldSpec, ...] = tuple(fields)
         """The row as it stands; `settle` and `resolve_new` may add to it."""
@@ -75,15 +76,18 @@ class PayloadDecoder:
 
     def decode(self, records: DataFrame, engine: Engine = "cpu") -> DataFrame:
         """Return records, which have the columns topic and value, with `decoded` and the header's `schema_id`."""
-        topic, value = sf.col("topic"), sf.col("value")
-        if engine == "gpu":
-            return self._decode_by_gpu(records, self.schema_id(topic, value, engine).cast("int"))
-        if self._columns is None:
-            schema_id = self.schema_id(topic, value).cast("int")  # where no topic has ids, the null has no type
-            self._columns = {"decoded": self.column(topic, value), "schema_id": schema_id}
-        return records.withColumns(self._columns)
+        if engine not in self._steps:
+            self._steps[engine] = self._gpu_steps() if engine == "gpu" else self._cpu_steps()
+        steps = self._steps[engine]
+        for columns in steps:
+            records = records.withColumns(columns)
+        return records.drop(_BY_CPU) if len(steps) > 1 else records
 
-    def _decode_by_gpu(self, records: DataFrame, schema_id: Column) -> DataFrame:
+    def _cpu_steps(self) -> list[dict[str, Column]]:
+        topic, value = sf.col("topic"), sf.col("value")
+        return [{"decoded": self.column(topic, value), "schema_id": self.schema_id(topic, value).cast("int")}]
+
+    def _gpu_steps(self) -> list[dict[str, Column]]:
         """Decode topics without a kernel below, on the CPU, and the others above them.
 
         RAPIDS evaluates every branch for every row, so each decoder gets nulls for the payloads of other topics, and
@@ -96,11 +100,13 @@ class PayloadDecoder:
             for known in self._topics
             if known not in refused
         ]
+        steps = []
         if refused:  # a step of its own: the optimizer does not merge decoders into what uses their result
             by_cpu = _for_each(refused, topic, lambda known: known.column(value), exhaustive=False)
-            records, columns = records.withColumn(_BY_CPU, by_cpu), [sf.col(_BY_CPU), *columns]
+            steps, columns = [{_BY_CPU: by_cpu}], [sf.col(_BY_CPU), *columns]
         decoded = columns[0] if len(columns) == 1 else sf.coalesce(*columns)
-        return records.withColumns({"decoded": decoded, "schema_id": schema_id}).drop(_BY_CPU)
+        schema_id = self.schema_id(topic, value, "gpu").cast("int")  # where no topic has ids, the null has no type
+        return [*steps, {"decoded": decoded, "schema_id": schema_id}]
 
     def work(self, rows: int) -> Work:
         """Return what a batch of so many rows asks of an engine, as far as the schemas are known now."""
@@ -149,7 +155,7 @@ class PayloadDecoder:
             if not topic.settled:
                 rows = batch.where((sf.col("topic") == topic.name) & sf.col("value").isNotNull())
                 topic.settle([bytes(row.value) for row in rows.select("value").limit(SAMPLE_RECORDS).collect()])
-                self._columns = None
+                self._steps.clear()
         self._grow()
 
     def framings(self) -> dict[str, str]:
@@ -169,7 +175,7 @@ class PayloadDecoder:
         answers = [topic.resolve_new() for topic in self._topics]  # every topic, not only up to the first
         self._grow()
         if any(answers):
-            self._columns = None
+            self._steps.clear()
         return any(answers)
 
     def _grow(self) -> None:
@@ -185,7 +191,7 @@ class PayloadDecoder:
             if same != field.name:
                 log.warning("field %s becomes no column: there is %s", field.name, same)
             return
-        self._columns = None
+        self._steps.clear()
         try:
             for topic in self._topics:
                 topic.take((*self.fields, field))

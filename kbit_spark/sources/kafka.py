@@ -19,6 +19,13 @@ from kbit_spark.sources.offsets import to_json
 TIMEOUT_S = 10.0
 _FETCH_BYTES = 8 << 20
 _RECEIVE_BUFFER_BYTES = 1 << 20
+_POLL_RECORDS = 50_000
+"""Spark asks the broker for the ends of a partition behind every poll; Kafka's default, 500 records, makes that 100
+times in a range of 50,000."""
+_FETCH_WAIT_MS = 10
+"""How long the broker may hold an answer that has no records yet. Spark's question for the ends of a partition waits
+behind the fetch that the client sends ahead: with Kafka's default, half a second in each batch that ends where the
+topic does. Tasks read only what is there, so nothing is asked in vain for long."""
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 # librdkafka has its own names for what Java's client keeps in a JAAS line; Spark checks these at its own start
 _JAVA_ONLY = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore", "sasl.login", "sasl.client.callback")
@@ -47,6 +54,8 @@ def read_stream(spark: SparkSession, config: KafkaConfig, start: Places | None =
         # Kafka's defaults, 1 MiB a partition and 64 KiB, make a batch wait for many small answers
         .option("kafka.max.partition.fetch.bytes", _FETCH_BYTES)
         .option("kafka.receive.buffer.bytes", _RECEIVE_BUFFER_BYTES)
+        .option("kafka.max.poll.records", _POLL_RECORDS)
+        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
     )
     if config.max_offsets_per_trigger is not None:
         reader = reader.option("maxOffsetsPerTrigger", config.max_offsets_per_trigger)

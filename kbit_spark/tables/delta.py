@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow.fs as pafs
 from delta.tables import DeltaTable
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -49,7 +51,7 @@ def ensure_table(
         found = DeltaTable.forPath(spark, path)
         there = found.toDF().schema
         check_columns(path, schema, with_columns(there, lacking(schema, there)) if may_lack else there)
-        layout = list(found.detail().select("partitionColumns").collect()[0][0])
+        layout = _layout(spark, path, found)
     except (PySparkException, Py4JJavaError) as error:
         raise _closed(path, error) from error
     if layout != list(partitions):
@@ -98,6 +100,19 @@ def _await_table(spark: SparkSession, path: str) -> bool:
             return True
         time.sleep(0.1)
     return True
+
+
+def _layout(spark: SparkSession, path: str, table: DeltaTable) -> list[str]:
+    """Return the columns that a table is partitioned by.
+
+    Where Delta's log can be reached (open-source Delta), its snapshot is asked: `detail` runs Spark jobs over the list
+    of files, seconds of a process's first stream.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    if isinstance(log := getattr(jvm, "org.apache.spark.sql.delta.DeltaLog"), JavaClass):
+        columns = log.forTable(spark._jsparkSession, path).unsafeVolatileSnapshot().metadata().partitionColumns()
+        return [str(columns.apply(index)) for index in range(columns.size())]
+    return list(table.detail().select("partitionColumns").collect()[0][0])
 
 
 def table_schema(spark: SparkSession, path: str) -> StructType:

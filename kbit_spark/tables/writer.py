@@ -6,7 +6,7 @@ through the public writer. Both give the same commits.
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -33,7 +33,9 @@ class TableWriter:
         self._spark = spark
         self._path = path
         self._evolve = evolve
-        self._checked: tuple[str, StructType] | None = None
+        self._checked: tuple[Any, StructType] | None = None
+        """Delta's metadata of the table and the columns that were found to fit it."""
+
         self._delta = DeltaClasses.find(spark)
         self._turns: Turns | None = None
         if turns is not None and self._delta is not None:
@@ -58,11 +60,11 @@ class TableWriter:
             return None
         if self._turns is not None and append.last_version(self._turns.name) != self._turns.taken:
             raise not_alone(self._path)
-        found = append.table_schema()
-        if (found, columns) != self._checked:
-            there = StructType.fromJson(json.loads(found))
+        metadata = append.table_metadata()
+        if self._checked is None or not metadata.equals(self._checked[0]) or columns != self._checked[1]:
+            there = append.table_schema()
             append.add_columns(there, self._missing(there, columns))
-            self._checked = None if append.added else (found, columns)
+            self._checked = None if append.added else (metadata, columns)
         return append
 
     def take_turn(self) -> None:

@@ -146,6 +146,7 @@ def frames(spark: SparkSession, decoder: PayloadDecoder, case: Case) -> dict[str
     return {
         "samples": Tally(spark).good_records(decoded, "gpu").select(sample_columns(SplitConfig())),
         "rejected": rejected_rows(decoded, {topic.name: topic.format for topic in case.topics}, 0),
+        "gathered": Tally(spark).good_records(decoder.decode(batch.coalesce(1), "gpu"), "gpu"),
         "shadow": decoder.differing(batch),
     }
 

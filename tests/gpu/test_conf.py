@@ -7,6 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kbit_spark import rapids
@@ -29,6 +30,12 @@ def test_a_cluster_starts_rapids_with_one_gpu_an_executor(file: Path) -> None:
     assert settings["spark.executor.resource.gpu.amount"] == "1"
     at_a_time = 1 / float(settings["spark.task.resource.gpu.amount"])
     assert int(settings["spark.executor.cores"]) == at_a_time  # every core has a share of the GPU
+
+
+def test_the_pinned_memory_is_a_share_of_the_machines() -> None:
+    assert [rapids.pinned_pool_gib(gib << 30) for gib in (0, 8, 16, 32, 64, 128, 2_048)] == [2, 2, 2, 2, 4, 8, 8]
+    assert rapids.defaults()[rapids.PINNED_POOL] == "2g"
+    assert 1 << 30 < rapids.machine_memory() <= psutil.virtual_memory().total
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

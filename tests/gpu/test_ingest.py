@@ -21,9 +21,9 @@ pytestmark = [
 ]
 ROWS = 2_000
 KEYS = (None, b"", b"\xff\xfe no UTF-8 \x00", b"k" * 100, "ключ".encode())
-ASSERTED = {  # RAPIDS refuses a plan of which it does not run all but the batch's scan; a refusal is a failed batch
+ASSERTED = {  # RAPIDS refuses a plan of which it does not run all above the batch's rows; a refusal is a failed batch
     "spark.rapids.sql.test.enabled": "true",
-    "spark.rapids.sql.test.allowedNonGpu": "RDDScanExec",
+    "spark.rapids.sql.test.allowedNonGpu": "RDDScanExec,CoalesceExec",
 }
 
 

@@ -44,6 +44,11 @@ def test_topics_without_a_kernel_are_decoded_below_the_gpu(plans: dict[str, Any]
         assert plans["mixed"]["nodes"][table] == [*ON_GPU[:-1], "Project", "Scan"]
 
 
+def test_ranges_that_one_task_reads_are_put_together_as_rows(plans: dict[str, Any]) -> None:
+    nodes = plans["avro"]["nodes"]["gathered"]
+    assert nodes[-4:] == ["GpuProject", "GpuRowToColumnar", "Coalesce", "Scan"]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_shadow_check_decodes_below_on_the_gpu_and_above_on_the_cpu(plans: dict[str, Any], name: str) -> None:
     nodes = plans[name]["nodes"]["shadow"]

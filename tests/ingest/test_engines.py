@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaObject
@@ -32,6 +33,8 @@ from tests.fixtures.kafka import Kafka
 from tests.ingest.test_batches import Events
 
 pytestmark = pytest.mark.kafka
+FAILS = "kbit.test.gpu_fails"
+"""System property that tasks ask: decoders are made once for many batches."""
 
 
 class StandIn:
@@ -39,7 +42,7 @@ class StandIn:
 
     def __init__(self, spark: SparkSession, fails: int = 0, wrong: bool = False, refuses: tuple[str, ...] = ()) -> None:
         self._spark = spark
-        self._left = fails
+        self._fails = fails
         self._wrong = wrong
         self._refuses = refuses
         self.batches = 0
@@ -53,21 +56,23 @@ class StandIn:
         decode = DecodeFunction(self._spark, plan, fields, unresolved)
 
         def column(value: Column) -> Column:
-            self.batches += 1
-            self._left -= 1
             decoded = decode(value)
             if self._wrong:
                 label = sf.when(decoded["value"].isNotNull(), decoded["value"].withField("label", sf.lit(-1)))
                 decoded = sf.when(decoded.isNotNull(), decoded.withField("value", label))
             fault = sf.raise_error(sf.lit("CUDA error: out of memory"))
-            return decoded if self._left < 0 else sf.when(value.isNotNull(), fault).otherwise(decoded)
+            asked = sf.reflect(sf.lit("java.lang.System"), sf.lit("getProperty"), sf.lit(FAILS))
+            return sf.when(value.isNotNull() & (asked == "true"), fault).otherwise(decoded)
 
         return column
 
     def schema_id(self, value: Column) -> Column:
         return header_id(value)
 
-    def reset(self) -> None: ...
+    def reset(self) -> None:
+        self.batches += 1
+        jvm: Any = self._spark.sparkContext._jvm
+        jvm.java.lang.System.setProperty(FAILS, str(self.batches <= self._fails).lower())
 
     def counted(self) -> Counted:
         return Counted(refereed=3, shadowed=4, differences=int(self._wrong))

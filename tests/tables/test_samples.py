@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from kbit_spark.config.ingest import SplitConfig
-from kbit_spark.tables.samples import split_column
+from kbit_spark.tables.samples import parquet_settings, split_column
 
 SPLIT = SplitConfig(validation=0.3, test=0.3, salt="salt")
 
@@ -28,3 +29,11 @@ def test_known_records_have_known_splits(spark: SparkSession) -> None:
     frame = spark.createDataFrame(rows, "key binary, topic string, partition int, offset bigint").coalesce(1)
     splits = [row[0] for row in frame.select(split_column(SPLIT)).collect()]
     assert splits == ["train", "train", "train", "validation", "test", "validation", "test", "train"]
+
+
+@pytest.mark.parametrize(
+    "key", ["spark.hadoop.parquet.block.size", "spark.rapids.sql.format.parquet.writer.rowGroupSizeBytes"]
+)
+def test_many_columns_get_larger_row_groups(key: str) -> None:
+    sizes = [int(parquet_settings([], columns)[key]) >> 20 for columns in (0, 2, 51, 200, 5_000)]
+    assert sizes == [8, 8, 8, 31, 128]

@@ -1,0 +1,47 @@
+"""A record of 3 KB: a picture of 3 x 32 x 32 bytes, in Avro as bytes and as an array of ints."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import fastavro
+import numpy as np
+
+from bench.payloads import TEMPLATES, Case, Shape
+from kbit_spark.schemas import FieldSpec, Tensor
+
+_SHAPE = (3, 32, 32)
+_FIELDS = (
+    FieldSpec(name="image", tensor=Tensor(dtype="uint8", shape=_SHAPE)),
+    FieldSpec(name="label", type="int"),
+)
+_BYTES = int(np.prod(_SHAPE))
+_KINDS: dict[str, tuple[Any, Callable[[list[int]], Any]]] = {
+    "picture bytes": ("bytes", bytes),
+    "picture as 3072 ints": ({"type": "array", "items": "int"}, list),
+}
+
+
+def pictures() -> list[Case]:
+    """Return both cases."""
+    images = np.random.default_rng(0).integers(0, 256, (TEMPLATES, _BYTES)).tolist()
+    return [_case(name, kind, [make(image) for image in images]) for name, (kind, make) in _KINDS.items()]
+
+
+def _case(name: str, kind: Any, images: list[Any]) -> Case:
+    schema = {
+        "type": "record",
+        "name": "Row",
+        "fields": [{"name": "image", "type": kind}, {"name": "label", "type": "int"}],
+    }
+    parsed = fastavro.parse_schema(schema)
+    rows = tuple({"image": image, "label": 7} for image in images)
+    payloads = []
+    for row in rows:
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, parsed, row)
+        payloads.append(buffer.getvalue())
+    return Case("avro", Shape(name, _FIELDS, TEMPLATES, rows), tuple(payloads), json.dumps(schema))
