@@ -43,7 +43,6 @@ from kbit_spark.tables.samples import (
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter
 from kbit_spark.telemetry.hub import Telemetry
-from kbit_spark.warm_up import WarmUp
 
 log = logging.getLogger("kbit.ingest")
 
@@ -58,15 +57,11 @@ def run(config: IngestConfig) -> None:
     given = session_given()
     spark = spark_session(f"kbit ingest {config.stream_id}", settings(config))
     try:
-        with (
-            WarmUp(spark, config),
-            Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry,
-        ):
+        with Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry:
             ensure_samples(spark, config.tables.samples, value_type(config.fields), may_lack=config.tables.grows)
             ensure_rejected(spark, config.tables.rejected)
-            with closing(
-                BatchWriter(spark, config, telemetry)
-            ) as writer:  # first: it notices who else writes from now on
+            # before the check: it notices who else writes from now on
+            with closing(BatchWriter(spark, config, telemetry)) as writer:
                 start = check_continuity(spark, config, writer.take_over)
                 if start.lost:
                     telemetry.emit(loss_event(start.lost))
