@@ -22,7 +22,8 @@ from kbit_spark.stopping import StopRequest
 
 POLL_S = 0.2
 COMMIT_WAIT_S = 5.0
-_LOG_CONFLICT = "CONCURRENT_STREAM_LOG_UPDATE"
+_LOG_CONFLICTS = ("CONCURRENT_STREAM_LOG_UPDATE", "FAILED_RENAME_PATH")
+"""Spark's errors where a file of its log is there already, seen before it is renamed or just then."""
 WriteBatch = Callable[[DataFrame, int], None]
 log = logging.getLogger("kbit.query")
 
@@ -96,7 +97,7 @@ class Query:
         cause = self._failure or error
         if isinstance(cause, KbitError):
             raise cause
-        if _LOG_CONFLICT in str(error):
+        if any(conflict in str(error) for conflict in _LOG_CONFLICTS):
             msg = f"another process writes to the checkpoint {self._checkpoint_dir} at the same time"
             raise RunError(msg, "let only one of them run, then start again; nothing is lost") from error
         msg = f"the stream stopped: {root_cause(cause)}"

@@ -88,7 +88,7 @@ def test_an_experiment_that_was_killed_runs_only_what_is_missing(tmp_path: Path)
     assert len(partial["results"]) == 2
     write_samples(tmp_path / "samples", train=50, seed=1)  # the table goes on to version 1
 
-    code, output = start(tmp_path, config(tmp_path), MASTER, script=JOB).wait()
+    code, output = start(tmp_path, config(tmp_path), MASTER, script=JOB, measured=True).wait()
     assert code == 0, output
     assert "Traceback" not in output
     assert f"4 of 6 runs to do on {table}, version 0\n" in output

@@ -89,7 +89,7 @@ def slow(folder: Path) -> dict[str, Any]:
 
 def test_windows_are_learnt_promoted_and_told(submit: Submit, tmp_path: Path) -> None:
     fill(tmp_path)
-    code, output = submit(tmp_path, config(tmp_path, {"stop_after_idle_s": 1})).wait()
+    code, output = submit(tmp_path, config(tmp_path, {"stop_after_idle_s": 1}), measured=True).wait()
     assert code == 0, output
     told = [dict(event.numbers) for event in windows(tmp_path)]
     assert [(n["window"], n["first_version"], n["last_version"]) for n in told] == [(i, i, i) for i in range(VERSIONS)]

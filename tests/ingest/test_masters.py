@@ -64,7 +64,7 @@ def test_ingest_under_a_master(
     kafka.produce(topic, [*json_records(10), (b"bad", b"[]")])
     data = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"})
     options = ("--master", url, "--conf", "spark.executor.memory=700m", *SMALL)
-    job = start(tmp_path, data, options, launcher)
+    job = start(tmp_path, data, options, launcher, measured=True)
     try:
         code, output = job.wait()
     finally:

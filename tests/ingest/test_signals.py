@@ -18,7 +18,7 @@ def test_sigterm_finishes_the_running_batch(kafka: Kafka, tmp_path: Path) -> Non
     topic = kafka.topic("term")
     kafka.produce(topic, json_records(400))
     data = ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"}, trigger={"interval_s": 0})
-    job = start(tmp_path, data)
+    job = start(tmp_path, data, measured=True)
     try:
         eventually(lambda: table_version(tmp_path / "samples") >= 2)
         job.remember()

