@@ -23,7 +23,10 @@ fi
 export PYSPARK_PYTHON=$python PYSPARK_DRIVER_PYTHON=$python PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 jars=${KBIT_JARS:-$root/jars/target/spark}
 classes=() # the archive that setup.sh makes: the JVM starts in less time
-if [ -f "$jars/../spark.jsa" ]; then classes=(-XX:SharedArchiveFile="$(cd "$jars/.." && pwd)/spark.jsa" '-Xlog:cds*=off'); fi
+if [ -f "$jars/../spark.jsa" ]; then
+  archive=$(cd "$jars/.." && pwd)/spark.jsa
+  [[ $archive =~ [[:space:]] ]] || classes=("-XX:SharedArchiveFile=$archive" '-Xlog:cds*=off') # Spark splits at spaces
+fi
 gpu=()
 if [ "${KBIT_GPU:-0}" = 1 ]; then # a plugin must be on the class path before the process starts: docs/gpu.md
   gpu_jars=${KBIT_GPU_JARS:-$root/jars/target/gpu}
@@ -32,7 +35,9 @@ if [ "${KBIT_GPU:-0}" = 1 ]; then # a plugin must be on the class path before th
     echo "  run \`scripts/setup.sh gpu\`, or set KBIT_GPU_JARS to the folder that holds it" >&2
     exit 3
   fi
-  export RMM_DEBUG_LOG_FILE=${RMM_DEBUG_LOG_FILE:-$PWD/.kbit/rmm.log} # it tells of every full pool, else to the terminal
+  if mkdir -p .kbit 2>/dev/null && [ -w .kbit ]; then # it tells of every full pool, else to the terminal
+    export RMM_DEBUG_LOG_FILE=${RMM_DEBUG_LOG_FILE-$PWD/.kbit/rmm.log}
+  fi
   path=$(printf '%s:' "$gpu_jars"/*.jar "$jars"/kbit-jvm*.jar | sed 's/:$//')
   gpu=(--conf "spark.plugins=com.nvidia.spark.SQLPlugin"
     --conf "spark.driver.extraClassPath=$path" --conf "spark.executor.extraClassPath=$path")

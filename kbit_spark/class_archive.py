@@ -16,7 +16,8 @@ OPTION = "-XX:SharedArchiveFile"
 def java_options(jars: Path) -> str:
     """Return what a JVM of this machine is to be told, nothing where there is no archive beside the folder `jars`."""
     archive = jars.absolute().parent / "spark.jsa"
-    return f"{OPTION}={archive} -Xlog:cds*=off" if archive.is_file() else ""
+    fits = archive.is_file() and len(str(archive).split()) == 1  # Spark splits the options at spaces
+    return f"{OPTION}={archive} -Xlog:cds*=off" if fits else ""
 
 
 def executor_settings(jars: Path, master: str, given: str) -> Mapping[str, str]:

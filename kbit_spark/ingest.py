@@ -124,7 +124,8 @@ class BatchWriter:
         """Write one micro-batch; repeating it changes nothing."""
         start = time.monotonic()
         scope, transaction, ranges = f"batch={batch_id}", self._transaction(batch_id), self._log.ranges(batch_id)
-        batch = gathered(batch, ranges)
+        if self._config.kafka.min_partitions is None:  # else the user has said how many tasks shall read it
+            batch = gathered(batch, ranges)
         whole, ran = self._engines.run(
             scope, sum(r.span for r in ranges), lambda engine: self._prepare(batch, transaction, ranges, engine)
         )

@@ -142,10 +142,20 @@ def _add_rapids(conf: SparkConf) -> None:
     for key, value in rapids.defaults(rapids.machine_memory() if alone else None).items():
         conf.setIfMissing(key, value)
     # for a JVM that is yet to start; spark-submit.sh says the same to its own
-    os.environ.setdefault(rapids.RMM_LOG, str(Path(".kbit/rmm.log").absolute()))
+    if (log_file := _writable(Path(".kbit/rmm.log").absolute())) is not None:
+        os.environ.setdefault(rapids.RMM_LOG, str(log_file))
     if not conf.contains("spark.driver.extraClassPath"):
         for key, value in rapids.class_path(JARS, GPU_JARS).items():
             conf.setIfMissing(key, value)
+
+
+def _writable(file: Path) -> Path | None:
+    """Return `file` if it can be written, its folder made; RMM would end the process where it cannot."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return file if os.access(file.parent, os.W_OK) else None
 
 
 def _add_class_archive(conf: SparkConf) -> None:

@@ -30,6 +30,13 @@ def test_without_an_archive_nothing_is_asked_for(tmp_path: Path) -> None:
     assert executor_settings(tmp_path / "spark", "local-cluster[1,1,600]", "-Xint") == {}
 
 
+def test_a_path_that_spark_would_split_is_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "my jars"
+    folder.mkdir()
+    (folder / "spark.jsa").touch()
+    assert java_options(folder / "spark") == ""
+
+
 def test_executors_of_this_machine_get_it_and_keep_their_options(jars: Path) -> None:
     given = executor_settings(jars, "local-cluster[1,1,600]", "-Xint")
     assert given == {

@@ -76,6 +76,11 @@ class ResidentRows:
             rows = slice(begin, min(begin + batch_rows, stop))
             yield Batch(self._as_inputs(self._words[rows]), self._targets[rows])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the rows take on the device."""
+        return self._words.nbytes + self._targets.nbytes
+
     def close(self) -> None:
         """End what works ahead."""
         self._order.close()
@@ -164,12 +169,13 @@ def resident_rows(
     wanted: Literal["auto"] | bool = True,
     *,
     epochs: int = 2,
+    kept_bytes: int = 0,
 ) -> ResidentRows | None:
     """Return the rows of a split on `device`, None where they are to be streamed; the log tells why.
 
-    They must fit into `SHARE` of its free memory. "auto" keeps them on a GPU, where fetching batches costs a small
-    model more than training on them, if there are at most `AUTO_BYTES` to be read before the first step of several
-    `epochs`.
+    They must fit into `SHARE` of its free memory, together with the `kept_bytes` that are there already. "auto" keeps
+    them on a GPU, where fetching batches costs a small model more than training on them, if there are at most
+    `AUTO_BYTES` to be read before the first step of several `epochs`.
     """
     rows = sum(group.rows for group in source.groups)
     needed = rows * (source.columns.tensor.nbytes + 8)
@@ -177,7 +183,7 @@ def resident_rows(
         return None
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
     text = f"{rows} rows ({needed} bytes)"
-    if needed > SHARE * free:
+    if needed + kept_bytes > SHARE * (free + kept_bytes):
         log.info("%s are streamed: they take more than %g of the %d bytes free on %s", text, SHARE, free, device)
         return None
     if wanted == "auto" and needed > AUTO_BYTES:

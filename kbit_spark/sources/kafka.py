@@ -19,14 +19,16 @@ from kbit_spark.sources.offsets import to_json
 TIMEOUT_S = 10.0
 _FETCH_BYTES = 8 << 20
 _RECEIVE_BUFFER_BYTES = 1 << 20
-_POLL_RECORDS = 50_000
+_POLL_RECORDS = 5_000
 """Spark asks the broker for the ends of a partition behind every poll; Kafka's default, 500 records, makes that 100
-times in a range of 50,000."""
+times in a range of 50,000. What was polled stays in memory until it is read."""
 _FETCH_WAIT_MS = 10
 """How long the broker may hold an answer that has no records yet. Spark's question for the ends of a partition waits
 behind the fetch that the client sends ahead: with Kafka's default, half a second in each batch that ends where the
 topic does. Tasks read only what is there, so nothing is asked in vain for long."""
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
+_JAVA_TUNING = ("max.poll.records", "fetch.max.wait.ms", "receive.buffer.bytes", "send.buffer.bytes")
+"""Options of Java's client that librdkafka would refuse, and need not know: it reads no records here."""
 # librdkafka has its own names for what Java's client keeps in a JAAS line; Spark checks these at its own start
 _JAVA_ONLY = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore", "sasl.login", "sasl.client.callback")
 
@@ -124,7 +126,9 @@ def _offsets(client: AdminClient, parts: Sequence[TopicPartition], end: OffsetSp
 def _client_options(config: KafkaConfig) -> dict[str, str] | None:
     """Return the consumer options for librdkafka; None where they are for Java's client alone."""
     options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
-    return None if java_only(options) else options
+    if java_only(options):
+        return None
+    return {name: value for name, value in options.items() if name not in _JAVA_TUNING}
 
 
 def java_only(options: Iterable[str]) -> bool:

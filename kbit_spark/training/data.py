@@ -7,7 +7,7 @@ from contextlib import closing
 
 from kbit_spark.datasets.batches import Batch, Source, evaluation_batches, training_batches
 from kbit_spark.datasets.device import on_device
-from kbit_spark.datasets.resident import resident_rows
+from kbit_spark.datasets.resident import ResidentRows, resident_rows
 from kbit_spark.datasets.row_groups import Columns, list_row_groups
 from kbit_spark.datasets.sharding import EpochPlan, plan_epoch, steps_of_epoch
 from kbit_spark.schemas import SPLITS, Split
@@ -36,10 +36,14 @@ class RunData:
         )
         self._groups = {split: list_row_groups(job.snapshot.of_split(split)) for split in SPLITS}
         passes = 1 if job.window is not None else job.config.epochs  # a window's rows soon make room for others
-        self._resident = {
-            split: resident_rows(self._source(split), self.plan, world.device, data.resident, epochs=passes)
-            for split in KEPT_SPLITS
-        }
+        self._resident: dict[Split, ResidentRows | None] = {}
+        kept = 0
+        for split in KEPT_SPLITS:
+            rows = resident_rows(
+                self._source(split), self.plan, world.device, data.resident, epochs=passes, kept_bytes=kept
+            )
+            self._resident[split] = rows
+            kept += 0 if rows is None else rows.nbytes
 
     def close(self) -> None:
         """End what works ahead."""

@@ -124,6 +124,7 @@ class Trainer:
             self._stepper.check_finite(
                 sums
             )  # skipped updates must be in no checkpoint, nor gradients of a part of a group
+            self._tell_window(sums)  # or it would be told by nobody if the run went on from here
             self._keeper.save(self._position, sums)
             self._save_due = False
 

@@ -182,7 +182,7 @@ class Stepper:
         self.scaler.unscale_(self.optimizer)
         checked, limit = self._gradients(), self._config.optimizer.clip_norm
         if limit is not None:
-            checked = [[nn.utils.clip_grad_norm_((p for same in self._by_dtype.values() for p in same), limit)]]
+            checked = [[nn.utils.clip_grad_norm_((p for same in self._by_dtype.values() for p in same), limit).float()]]
         if self._config.precision != "fp16":
             self._guard(checked, sums)
         self.scaler.step(self.optimizer)
@@ -194,14 +194,22 @@ class Stepper:
         self._profiler.mark("all_reduce")
 
     def _gradients(self) -> list[list[torch.Tensor]]:
-        """Return the gradients as real numbers, those of one dtype together."""
-        return [[_real(p.grad) for p in same if p.grad is not None] for same in self._by_dtype.values()]
+        """Return the gradients, or what is finite where they are, as real numbers; those of one dtype together."""
+        found = [[_real(p.grad) for p in same if p.grad is not None] for same in self._by_dtype.values()]
+        return [_checkable(same) for same in found if same]
 
     def _guard(self, checked: list[list[torch.Tensor]], sums: Sums) -> None:
         for same in checked:  # one kernel for all of them: the one with which a GradScaler looks, here without a scale
             torch._amp_foreach_non_finite_check_and_unscale_(same, self._infinite, self._one)
         if self._world.device.type == "cpu":
             self.check_finite(sums)
+
+
+def _checkable(gradients: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the gradients, their norms where the look at them has no kernel for their dtype (bfloat16 on a GPU)."""
+    if gradients[0].dtype in (torch.float16, torch.float32, torch.float64):
+        return gradients
+    return [torch.stack(torch._foreach_norm(gradients)).float()]
 
 
 def _real(gradient: torch.Tensor) -> torch.Tensor:

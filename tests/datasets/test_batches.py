@@ -266,6 +266,7 @@ def test_rows_are_kept_where_it_helps(snapshot: Snapshot) -> None:
     data = source(snapshot)
     assert resident_rows(data, planned(data), CPU, "auto") is None
     assert resident_rows(data, planned(data), CPU, wanted=False) is None
+    assert resident_rows(data, planned(data), CPU, kept_bytes=2**60) is None  # the other split has it all
 
 
 def test_rows_that_do_not_fit_are_streamed(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:

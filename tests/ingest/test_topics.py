@@ -37,6 +37,17 @@ def totals(config: IngestConfig) -> dict[str, int]:
     return {name: sum(getattr(e, name) for e in entries) for name in ("good", "bad", "tombstones", "gaps")}
 
 
+def test_the_users_own_tuning_wins(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.topic("tuned")
+    kafka.produce(topic, json_records(40))
+    plain = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
+    own = {"options": {"max.poll.records": "7", "fetch.max.wait.ms": "50"}, "min_partitions": 4}
+    config = plain.model_copy(update={"kafka": plain.kafka.model_copy(update=own)})
+    ingest.run(config)
+    assert coordinates(tmp_path) == [(topic, 0, offset) for offset in range(40)]
+    assert sum("_split=train" in file for file in DeltaTable(config.tables.samples).file_uris()) == 4
+
+
 def test_transactions_committed_aborted_and_open(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.topic("transactions")
     producers = [

@@ -21,7 +21,7 @@ from kbit_spark.datasets.sharding import rank_slice
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError
 from kbit_spark.training.metrics import HELD_BATCHES, Sums
-from kbit_spark.training.stepper import Stepper
+from kbit_spark.training.stepper import Stepper, _checkable
 from kbit_spark.training.world import World
 
 INPUTS = torch.rand(7, 4, generator=torch.Generator().manual_seed(3))
@@ -128,6 +128,16 @@ def test_complex_gradients_are_looked_at_too() -> None:
     made.accumulate(Batch(INPUTS, TARGETS), Sums(CPU), group=1, last=True)
     with pytest.raises(RunError, match="the loss is not finite"):
         made.accumulate(Batch(INPUTS * float("inf"), TARGETS), Sums(CPU), group=1, last=True)
+
+
+def test_gradients_of_bfloat16_are_looked_at_by_their_norms() -> None:
+    """No kernel of a GPU looks at them as they are."""
+    good, bad = torch.tensor([3.0, 4.0]).bfloat16(), torch.tensor([1.0, float("nan")]).bfloat16()
+    (norms,) = _checkable([good, bad])
+    assert norms.dtype == torch.float32
+    assert (norms[0].item(), bool(norms[1].isnan())) == (5.0, True)
+    whole = [good.float(), bad.float()]
+    assert _checkable(whole) is whole
 
 
 class Rotated(nn.Module):
