@@ -31,6 +31,7 @@ from deltalake import WriterProperties, write_deltalake
 
 from bench import harness, loader_distributor, loader_peers
 from bench.loader_sides import Work
+from bench.tables import samples_schema
 from bench.train import write_table
 from kbit_spark.local.digits import digits
 from kbit_spark.schemas import Tensor
@@ -103,8 +104,7 @@ def _digits(folder: Path) -> Work:
 def _floats(folder: Path) -> Work:
     """Write rows of 8 floats as a tensor column; a window has more rows because they are small."""
     tensor = Tensor(dtype="float32", shape=(8,))
-    metadata = {key: json.dumps(v) if isinstance(v, list) else v for key, v in tensor.to_metadata().items()}
-    fields = [pa.field("features", pa.binary(), metadata=metadata), ("label", pa.int32()), ("_split", pa.string())]
+    schema = samples_schema("features", tensor)
     random = np.random.default_rng(0)
     chunk = FLOATS // 8
     for _ in range(8):
@@ -116,7 +116,7 @@ def _floats(folder: Path) -> Work:
         ]
         write_deltalake(
             str(folder / "floats"),
-            pa.table(columns, schema=pa.schema(fields)),
+            pa.table(columns, schema=schema),
             mode="append",
             partition_by=["_split"],
             writer_properties=WriterProperties(max_row_group_size=50_000, compression="SNAPPY"),

@@ -98,6 +98,11 @@ def cases() -> list[Case]:
 
 def _avro(shape: Shape) -> Case:
     image: Any = "bytes" if shape.name == "image bytes" else {"type": "array", "items": "int"}
+    return avro_case(shape, image, target=1.0)
+
+
+def avro_case(shape: Shape, image: Any = None, target: float | None = None) -> Case:
+    """Return a shape in Avro; `image`: the type of its field that is a tensor."""
     fields = [{"name": field.name, "type": field.type or image} for field in shape.fields]
     schema = {"type": "record", "name": "Row", "fields": fields}
     parsed = fastavro.parse_schema(schema)
@@ -107,7 +112,7 @@ def _avro(shape: Shape) -> Case:
         fastavro.schemaless_writer(buffer, parsed, row)
         return buffer.getvalue()
 
-    return Case("avro", shape, _encoded(shape, encode), json.dumps(schema), target=1.0)
+    return Case("avro", shape, _encoded(shape, encode), json.dumps(schema), target=target)
 
 
 def _json(shape: Shape) -> Case:

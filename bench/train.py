@@ -32,7 +32,9 @@ import pyarrow as pa
 from deltalake import WriterProperties, write_deltalake
 
 from bench import harness
-from bench.train_sides import ROOT, Job, product, timing, torchrun
+from bench.harness import ROOT
+from bench.tables import samples_schema
+from bench.train_sides import Job, product, timing, torchrun
 from kbit_spark.events import Event
 from kbit_spark.schemas import Tensor
 from kbit_spark.training import checkpoint
@@ -93,14 +95,7 @@ def main() -> None:
 
 def write_table(path: Path, rows: int) -> None:
     """Write a samples table as the ingest job would: partitioned by split, row groups of some 8 MiB."""
-    tensor = {key: json.dumps(v) if isinstance(v, list) else v for key, v in _IMAGE.to_metadata().items()}
-    schema = pa.schema(
-        [
-            pa.field("image", pa.binary(), metadata=tensor),
-            pa.field("label", pa.int32()),
-            pa.field("_split", pa.string()),
-        ]
-    )
+    schema = samples_schema("image", _IMAGE)
     from kbit_spark.local.digits import digits
 
     pool = list(digits(min(rows, SMALL)))

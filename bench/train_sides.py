@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bench import harness
+from bench.harness import ROOT
 from kbit_spark.events import Event
 from kbit_spark.telemetry.report import read_events
-
-ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def torchrun(job: Job, folder: Path, data: Sequence[str] | None = None) -> Timin
     command += ["--global-batch", str(job.global_batch), "--precision", job.precision, "--epochs", str(job.epochs)]
     command += ["--model", job.model, "--model-options", json.dumps(dict(job.model_options)), "--device", job.device]
     log = folder / "torchrun.txt"
-    harness.run([*command, "--threads", str(job.threads)], log, _environment(job))
+    harness.run([*command, "--threads", str(job.threads)], log, harness.environment(**job.environment))
     line = next(line for line in log.read_text().splitlines() if line.startswith('{"rows"'))
     return Timing(**json.loads(line))
 
@@ -99,7 +97,7 @@ def product(job: Job, folder: Path, **changes: Any) -> list[Event]:
     command += ["--conf", f"spark.task.cpus={job.threads}"]  # what a rank takes as its number of torch threads
     command += [str(ROOT / "jobs/train_barrier.py"), "--config", str(here / "config.yaml")]
     try:
-        harness.run(command, here / "log.txt", _environment(job))
+        harness.run(command, here / "log.txt", harness.environment(**job.environment))
         return read_events((here / "runs").glob("*/events.jsonl"))
     finally:
         shutil.rmtree(here)
@@ -110,8 +108,3 @@ def timing(job: Job, events: Sequence[Event]) -> Timing:
     epochs = [event.numbers for event in events if event.kind == "train_epoch"]
     steps = epochs[0]["step"]  # so far, after the first epoch
     return Timing(steps * job.global_batch, [numbers["train_s"] for numbers in epochs])
-
-
-def _environment(job: Job) -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, "PYTHONPATH": path, **job.environment}

@@ -70,13 +70,11 @@ class_archive() { # JVMs that map it start in less time; a half-written one woul
   [ -f "$archive" ] && [ "$archive" -nt jars/target/.stamp ] && [ "$archive" -nt .venv/.stamp-packages ] && return
   say "archive of Spark's classes"
   rm -f "$archive"
-  if KBIT_GPU=0 ./spark-submit.sh --driver-memory 700m --conf "spark.driver.extraJavaOptions=-XX:ArchiveClassesAtExit=$archive.new \
+  # some Javas end well and write none
+  KBIT_GPU=0 ./spark-submit.sh --driver-memory 700m --conf "spark.driver.extraJavaOptions=-XX:ArchiveClassesAtExit=$archive.new \
       -Xlog:cds*=off -Dlog4j2.configurationFile=$PWD/conf/log4j2.properties" scripts/archive_classes.py >"$archive.log" 2>&1 &&
-    mv "$archive.new" "$archive" 2>>"$archive.log"; then
-    return
-  else # some Javas end well and write none
+    mv "$archive.new" "$archive" 2>>"$archive.log" ||
     say "it was not made ($archive.log says why): jobs start all the same, in more time"
-  fi
 }
 
 gpu_jars() {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import time
@@ -12,7 +11,9 @@ from pathlib import Path
 
 import pyspark
 
-ROOT = Path(__file__).parents[2]
+from bench import harness
+from bench.harness import ROOT
+
 START_S = 60.0
 
 
@@ -28,8 +29,7 @@ def standalone(folder: Path, *, gpus: int, cores: int, memory: str, environment:
         f"-Dspark.worker.resource.gpu.amount={gpus}",
         f"-Dspark.worker.resource.gpu.discoveryScript={ROOT / 'conf/gpu/find-gpus.sh'}",
     ]
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    given = {**os.environ, **environment, "SPARK_HOME": str(spark), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
+    given = harness.environment(**{**environment, "SPARK_HOME": str(spark), "SPARK_LOCAL_IP": "127.0.0.1"})
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url, deploy = f"spark://127.0.0.1:{port}", "org.apache.spark.deploy"

@@ -27,6 +27,8 @@ from bench import harness
 from bench.gpu import ingest, sql_metrics, stacks
 from kbit_spark import ingest as job
 from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.events import Event
+from kbit_spark.telemetry.report import read_events
 
 LARGE, SMALL = 400_000, 5_000
 SIZES: Mapping[str, Mapping[int, int]] = {
@@ -93,7 +95,7 @@ class Stream:
     done: tuple[float, ...]
     """When its batches were committed."""
 
-    events: tuple[dict[str, Any], ...]
+    events: tuple[Event, ...]
     files: int
     bytes: int
 
@@ -104,13 +106,13 @@ class Stream:
 
     def figures(self) -> dict[str, Any]:
         """Return what the record of a run holds of it."""
-        batches = [event for event in self.events if event["kind"] == "ingest_batch"]
-        engines = sorted({event["labels"]["engine"] for event in batches})
-        triggers = [event["numbers"] for event in self.events if event["kind"] == "stream_progress"][WARM_UP:]
+        batches = [event for event in self.events if event.kind == "ingest_batch"]
+        engines = sorted({event.labels["engine"] for event in batches})
+        triggers = [event.numbers for event in self.events if event.kind == "stream_progress"][WARM_UP:]
         phases = (
             {name: median(t[name] for t in triggers) for name in triggers[0] if name.endswith("_s")} if triggers else {}
         )
-        written = [event["numbers"]["duration_s"] for event in batches][WARM_UP:]
+        written = [event.numbers["duration_s"] for event in batches][WARM_UP:]
         return {
             "first_s": round(self.done[0] - self.begun, 3),
             "batch_s": [round(seconds, 3) for seconds in self.steady],
@@ -118,7 +120,7 @@ class Stream:
             "written_s": round(median(written), 3),
             "trigger": phases,
             "engines": engines,
-            "fell_back": [event["labels"] for event in self.events if event["kind"] == "decode_fallback"],
+            "fell_back": [dict(event.labels) for event in self.events if event.kind == "decode_fallback"],
             "files": self.files,
             "bytes": self.bytes,
         }
@@ -206,11 +208,11 @@ class Explorer:
         begun = time.time()
         job.run(IngestConfig.model_validate(config))
         done = harness.Batches.of_checkpoint(folder / "checkpoint").done[: SIZES[shape][rows]]
-        lines = [line for file in folder.glob("runs/*/events.jsonl") for line in file.read_text().splitlines()]
+        events = read_events(folder.glob("runs/*/events.jsonl"))
         files = list(folder.glob("samples/*/*.parquet"))
         size = sum(file.stat().st_size for file in files)
         shutil.rmtree(folder)
-        return Stream(begun, done, tuple(map(json.loads, lines)), len(files), size)
+        return Stream(begun, done, tuple(events), len(files), size)
 
     def _config(self, shape: str, rows: int, folder: Path) -> dict[str, Any]:
         size = int(rows * self._scale)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import WriterProperties, write_deltalake
 
+from bench.tables import samples_schema
 from kbit_spark.schemas import Tensor
 
 
@@ -18,17 +18,9 @@ def write_images(path: Path, shape: tuple[int, ...], rows: int) -> None:
 
     There are few different images, so that Parquet's dictionary holds them and the files stay small.
     """
-    tensor = Tensor(dtype="uint8", shape=shape)
     random, size = np.random.default_rng(0), int(np.prod(shape))
     pool = pa.array([random.bytes(size) for _ in range(2**19 // size)], pa.binary())
-    metadata = {key: json.dumps(v) if isinstance(v, list) else v for key, v in tensor.to_metadata().items()}
-    schema = pa.schema(
-        [
-            pa.field("image", pa.binary(), metadata=metadata),
-            pa.field("label", pa.int32()),
-            pa.field("_split", pa.string()),
-        ]
-    )
+    schema = samples_schema("image", Tensor(dtype="uint8", shape=shape))
     write_deltalake(
         str(path),
         pa.RecordBatchReader.from_batches(schema, _images(schema, pool, rows, random)),

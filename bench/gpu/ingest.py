@@ -39,6 +39,7 @@ from kbit_spark.codecs.gpu.functions import rapids_functions
 from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.session import spark_session
+from kbit_spark.telemetry.report import read_events
 
 SHAPES = {
     "bytes": "avro, image bytes",
@@ -267,15 +268,13 @@ def _events(folder: Path) -> dict[str, Any]:
     """Return what the run's events say of the engine: batches by engine, rows that the CPU decoded after all."""
     engines: dict[str, int] = {}
     refereed = 0.0
-    for file in folder.glob("runs/*/events.jsonl"):
-        for line in file.read_text().splitlines():
-            event = json.loads(line)
-            if event["kind"] == "ingest_batch":
-                engine = event["labels"]["engine"]
-                engines[engine] = engines.get(engine, 0) + 1
-                refereed += event["numbers"].get("refereed", 0)
-            elif event["kind"].startswith("decode_"):
-                print(line, flush=True)
+    for event in read_events(folder.glob("runs/*/events.jsonl")):
+        if event.kind == "ingest_batch":
+            engine = event.labels["engine"]
+            engines[engine] = engines.get(engine, 0) + 1
+            refereed += event.numbers.get("refereed", 0)
+        elif event.kind.startswith("decode_"):
+            print(json.dumps(event.to_dict()), flush=True)
     return {"engines": engines, "refereed": refereed}
 
 

@@ -15,20 +15,20 @@ import json
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pynvml
 
 from bench import harness
 from bench.gpu import ingest
+from bench.gpu.sampler import Sampler
 from kbit_spark import ingest as job
 from kbit_spark import rapids
 from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.telemetry.report import read_events
 
 ROWS = 1_000_000
 SHAPES = ("picture", "picture-ints")
@@ -36,29 +36,18 @@ SAMPLE_S = 0.1
 GPU = "spark.rapids.memory.gpu."
 
 
-class Device:
-    """Context manager over the first device that NVML knows; it samples the bytes used until `close`."""
+class Device(Sampler):
+    """The first device that NVML knows; samples the bytes used."""
 
     def __init__(self) -> None:
+        super().__init__(SAMPLE_S)
         self.peak_bytes = 0
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="device memory", daemon=True)
         self._there = True
         try:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByIndex(0)
         except pynvml.NVMLError:  # a trial without a GPU
             self._there = False
-
-    def __enter__(self) -> Device:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join()
 
     def used_bytes(self) -> int:
         """Return what is used now, by whomever."""
@@ -73,9 +62,9 @@ class Device:
         peak, self.peak_bytes = max(self.peak_bytes, self.used_bytes()), 0
         return peak
 
-    def _run(self) -> None:
-        while not self._stopping.wait(SAMPLE_S):
-            self.peak_bytes = max(self.peak_bytes, self.used_bytes())
+    def sample(self) -> None:
+        """See `Sampler`."""
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes())
 
 
 def measure(engine: str, servers: str, shapes: list[str], scale: float, out: Path) -> None:
@@ -124,11 +113,10 @@ def measure(engine: str, servers: str, shapes: list[str], scale: float, out: Pat
 
 def _events(folder: Path) -> Mapping[str, Any]:
     """Return the engines of the batches and why the GPU failed any."""
-    lines = [line for file in folder.glob("runs/*/events.jsonl") for line in file.read_text().splitlines()]
-    events = [json.loads(line) for line in lines]
+    events = read_events(folder.glob("runs/*/events.jsonl"))
     return {
-        "engines": [event["labels"]["engine"] for event in events if event["kind"] == "ingest_batch"],
-        "fell_back": [event["labels"]["reason"] for event in events if event["kind"] == "decode_fallback"],
+        "engines": [event.labels["engine"] for event in events if event.kind == "ingest_batch"],
+        "fell_back": [event.labels["reason"] for event in events if event.kind == "decode_fallback"],
     }
 
 

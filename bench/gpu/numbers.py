@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import json
-
-import fastavro
-
-from bench.payloads import TEMPLATES, Case, Shape
+from bench.payloads import TEMPLATES, Case, Shape, avro_case
 from kbit_spark.schemas import FieldSpec
 
 _KINDS = ("float", "double", "long")
@@ -19,14 +14,7 @@ def numbers() -> Case:
     kinds = {f"f{index}": _KINDS[index % 3] for index in range(200)}
     fields = tuple(FieldSpec(name=name, type=kind) for name, kind in kinds.items())
     rows = tuple({name: _value(index, row, kind) for index, (name, kind) in enumerate(kinds.items())} for row in _ROWS)
-    schema = {"type": "record", "name": "Row", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
-    parsed = fastavro.parse_schema(schema)
-    payloads = []
-    for row in rows:
-        buffer = io.BytesIO()
-        fastavro.schemaless_writer(buffer, parsed, row)
-        payloads.append(buffer.getvalue())
-    return Case("avro", Shape("200 numbers", fields, 80_000, rows), tuple(payloads), json.dumps(schema))
+    return avro_case(Shape("200 numbers", fields, 80_000, rows))
 
 
 def _value(index: int, row: int, kind: str) -> float:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable
 from typing import Any
 
-import fastavro
 import numpy as np
 
-from bench.payloads import TEMPLATES, Case, Shape
+from bench.payloads import TEMPLATES, Case, Shape, avro_case
 from kbit_spark.schemas import FieldSpec, Tensor
 
 _SHAPE = (3, 32, 32)
@@ -32,16 +29,5 @@ def pictures() -> list[Case]:
 
 
 def _case(name: str, kind: Any, images: list[Any]) -> Case:
-    schema = {
-        "type": "record",
-        "name": "Row",
-        "fields": [{"name": "image", "type": kind}, {"name": "label", "type": "int"}],
-    }
-    parsed = fastavro.parse_schema(schema)
     rows = tuple({"image": image, "label": 7} for image in images)
-    payloads = []
-    for row in rows:
-        buffer = io.BytesIO()
-        fastavro.schemaless_writer(buffer, parsed, row)
-        payloads.append(buffer.getvalue())
-    return Case("avro", Shape(name, _FIELDS, TEMPLATES, rows), tuple(payloads), json.dumps(schema))
+    return avro_case(Shape(name, _FIELDS, TEMPLATES, rows), kind)

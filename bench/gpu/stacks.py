@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,8 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from bench.gpu.sampler import Sampler
 
 SOURCE = Path(__file__).with_name("Sampler.java")
 INTERVAL_MS = 20
@@ -90,8 +91,8 @@ class Sample:
         return f"({self.frames[0]})" if self.frames else "(nothing)"
 
 
-class Stacks:
-    """Context manager that samples this process and its JVM.
+class Stacks(Sampler):
+    """Samples this process and its JVM.
 
     Args:
         spark: the session.
@@ -100,33 +101,27 @@ class Stacks:
     """
 
     def __init__(self, spark: SparkSession, file: Path, bucket_ms: int = 1_000_000_000) -> None:
+        super().__init__(INTERVAL_MS / 1000)
         self._file = file
         self._bucket_ms = bucket_ms
-        self._stopping = threading.Event()
         self._python: Counter[tuple[int, tuple[str, ...]]] = Counter()
-        self._thread = threading.Thread(target=self._run, name="bench sampler", daemon=True)
         self._jvm = _sampler(spark, bucket_ms)
-
-    def __enter__(self) -> Stacks:
-        self._thread.start()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stopping.set()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
         self._jvm.write(str(self._file.absolute()))
         with self._file.open("a") as file:
             for (bucket, frames), count in self._python.items():
                 file.write(f"{bucket}\tpython\t{'<'.join(frames)}\t{count}\n")
 
-    def _run(self) -> None:
-        while not self._stopping.wait(INTERVAL_MS / 1000):
-            bucket = int(time.time() * 1000) // self._bucket_ms * self._bucket_ms
-            for frame in sys._current_frames().values():
-                if frames := _ours(frame):
-                    self._python[bucket, frames] += 1
+    def sample(self) -> None:
+        """See `Sampler`."""
+        bucket = int(time.time() * 1000) // self._bucket_ms * self._bucket_ms
+        for frame in sys._current_frames().values():
+            if frames := _ours(frame):
+                self._python[bucket, frames] += 1
 
 
 def _sampler(spark: SparkSession, bucket_ms: int) -> Any:

@@ -102,14 +102,20 @@ def _await_table(spark: SparkSession, path: str) -> bool:
     return True
 
 
+def delta_log(spark: SparkSession) -> Any | None:
+    """Return the JVM's class of Delta's log, None where this Delta is not the open-source one."""
+    jvm: Any = spark.sparkContext._jvm
+    found = getattr(jvm, "org.apache.spark.sql.delta.DeltaLog")  # whole: each part would be searched for as a class
+    return found if isinstance(found, JavaClass) else None
+
+
 def _layout(spark: SparkSession, path: str, table: DeltaTable) -> list[str]:
     """Return the columns that a table is partitioned by.
 
     Where Delta's log can be reached (open-source Delta), its snapshot is asked: `detail` runs Spark jobs over the list
     of files, seconds of a process's first stream.
     """
-    jvm: Any = spark.sparkContext._jvm
-    if isinstance(log := getattr(jvm, "org.apache.spark.sql.delta.DeltaLog"), JavaClass):
+    if (log := delta_log(spark)) is not None:
         columns = log.forTable(spark._jsparkSession, path).unsafeVolatileSnapshot().metadata().partitionColumns()
         return [str(columns.apply(index)) for index in range(columns.size())]
     return list(table.detail().select("partitionColumns").collect()[0][0])

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructField, StructType
 
 from kbit_spark.schemas import Engine
 from kbit_spark.tables.append import Transaction, described, not_alone
-from kbit_spark.tables.delta import with_columns
+from kbit_spark.tables.delta import delta_log, with_columns
 
 
 @dataclass
@@ -56,7 +56,7 @@ class DeltaClasses:
             return getattr(jvm, name)  # the whole name at once; by its parts, each package is searched for as a class
 
         delta = "org.apache.spark.sql.delta"
-        if not isinstance(log := named(f"{delta}.DeltaLog"), JavaClass):
+        if (log := delta_log(spark)) is None:
             return None
         return cls(
             session=spark._jsparkSession,

@@ -180,11 +180,11 @@ class Stepper:
         agree without a message. Under averaging a rank fails alone, before it spoils the mean.
         """
         self.scaler.unscale_(self.optimizer)
-        checked, limit = self._gradients(), self._config.optimizer.clip_norm
+        limit, norm = self._config.optimizer.clip_norm, None
         if limit is not None:
-            checked = [[nn.utils.clip_grad_norm_((p for same in self._by_dtype.values() for p in same), limit).float()]]
+            norm = nn.utils.clip_grad_norm_((p for same in self._by_dtype.values() for p in same), limit)
         if self._config.precision != "fp16":
-            self._guard(checked, sums)
+            self._guard(self._gradients() if norm is None else [[norm.float()]], sums)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.schedule.step()
