@@ -17,7 +17,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -28,6 +29,7 @@ from bench.gpu import ingest, sql_metrics, stacks
 from kbit_spark import ingest as job
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.events import Event
+from kbit_spark.sources import gathering
 from kbit_spark.telemetry.report import read_events
 
 LARGE, SMALL = 400_000, 5_000
@@ -47,42 +49,50 @@ TASKS = "spark.rapids.sql.concurrentGpuTasks"
 ASYNC = "spark.rapids.sql.asyncWrite.queryOutput.enabled"
 BATCH = "spark.rapids.sql.batchSizeBytes"
 WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
-FLUSH = "spark.rapids.sql.concurrentWriterPartitionFlushSize"
 STATISTICS = "spark.databricks.delta.stats.collect"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings to try: of Spark, read when a batch is planned or a task runs, and of the stream's Kafka."""
+    """What to try: settings of Spark, read when a batch is planned or a task runs, of the stream's Kafka, of tasks."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     kafka: Mapping[str, Any] = field(default_factory=dict)
+    gathering: Mapping[str, int] = field(default_factory=dict)
+    """Constants of `kbit_spark.sources.gathering`."""
 
 
 MATRIX: Mapping[str, Variant] = {
     "base": Variant(),
     "2 tasks on the GPU": Variant({TASKS: "2"}),
+    "6 tasks on the GPU": Variant({TASKS: "6"}),
     "8 tasks on the GPU": Variant({TASKS: "8"}),
     "asynchronous write": Variant({ASYNC: "true"}),
-    "batches of 64 MiB": Variant({BATCH: "64m"}),
     "batches of 1 GiB": Variant({BATCH: "1g"}),
     "row groups of 8 MiB": Variant({GROUPS: "8m"}),
-    "row groups of 16 MiB": Variant({GROUPS: "16m"}),
     "row groups of 64 MiB": Variant({GROUPS: "64m"}),
     "row groups of 128 MiB": Variant({GROUPS: "128m"}),
     "no dictionary": Variant({DICTIONARY: "NEVER"}),
     "uncompressed": Variant({CODEC: "uncompressed"}),
-    "zstd": Variant({CODEC: "zstd"}),
     "no statistics": Variant({STATISTICS: "false"}),
     "one writer a task": Variant({WRITERS: "0"}),
-    "flush at 1 GiB": Variant({FLUSH: "1g"}),
     "16 tasks": Variant(kafka={"min_partitions": 16}),
-    "32 tasks": Variant(kafka={"min_partitions": 32}),
-    "128 MiB, no dictionary": Variant({GROUPS: "128m", DICTIONARY: "NEVER"}),
-    "128 MiB, no dictionary, uncompressed": Variant({GROUPS: "128m", DICTIONARY: "NEVER", CODEC: "uncompressed"}),
-    "8 tasks, asynchronous": Variant({TASKS: "8", ASYNC: "true"}),
+    "4 tasks": Variant(gathering={"TASK_ROWS": LARGE // 4}),
+    "2 tasks": Variant(gathering={"TASK_ROWS": LARGE // 2}),
+    "64 MiB, 8 tasks on the GPU": Variant({GROUPS: "64m", TASKS: "8"}),
+    "8 tasks on the GPU, 1 GiB": Variant({TASKS: "8", BATCH: "1g"}),
+    "8 tasks on the GPU, no statistics": Variant({TASKS: "8", STATISTICS: "false"}),
     "base again": Variant(),
 }
+SMALL_MATRIX: Mapping[str, Variant] = {
+    "base": Variant(),
+    "1 task": Variant(gathering={"TASK_RANGES": 8}),
+    "4 tasks": Variant(gathering={"TASK_ROWS": SMALL // 4}),
+    "8 tasks": Variant(gathering={"TASK_ROWS": SMALL // 8}),
+    "no statistics": Variant({STATISTICS: "false"}),
+    "base again": Variant(),
+}
+"""For batches of `SMALL` rows."""
 
 
 @dataclass(frozen=True)
@@ -180,26 +190,35 @@ class Explorer:
         last = writes[-SHOWN_BATCHES].id if len(writes) >= SHOWN_BATCHES else -1
         self._tell(sql_metrics.described([execution for execution in found if execution.id >= last - 2]))
 
-    def matrix(self, shape: str, names: Sequence[str]) -> None:
-        """Try settings, each with a stream of its own over the same records."""
-        for name in names:
-            variant = MATRIX[name]
-            before: dict[str, str | None] = {key: self.spark.conf.get(key, None) for key in variant.settings}
-            for key, value in variant.settings.items():
-                self.spark.conf.set(key, value)
+    def matrix(self, shape: str, rows: int, variants: Mapping[str, Variant]) -> None:
+        """Try variants, each with a stream of its own over the same records."""
+        for name, variant in variants.items():
             after = sql_metrics.last_id(self.spark)
             try:
-                stream = self._stream(shape, LARGE, variant.kafka)
+                with self._changed(variant):
+                    stream = self._stream(shape, rows, variant.kafka)
             except Exception as error:  # a setting that does not work is a finding too
-                self._note("matrix", shape=shape, variant=name, error=str(error)[:300])
+                self._note("matrix", shape=shape, rows=rows, variant=name, error=str(error)[:300])
                 continue
-            finally:
-                for key, old in before.items():
-                    self.spark.conf.unset(key) if old is None else self.spark.conf.set(key, old)
             writes = [e for e in sql_metrics.executions(self.spark, after) if e.writes]
-            self._note(
-                "matrix", shape=shape, variant=name, write=_top(writes[-1]) if writes else {}, **stream.figures()
-            )
+            write = _top(writes[-1]) if writes else {}
+            self._note("matrix", shape=shape, rows=rows, variant=name, write=write, **stream.figures())
+
+    @contextmanager
+    def _changed(self, variant: Variant) -> Iterator[None]:
+        before: dict[str, str | None] = {key: self.spark.conf.get(key, None) for key in variant.settings}
+        constants = {name: getattr(gathering, name) for name in variant.gathering}
+        for key, value in variant.settings.items():
+            self.spark.conf.set(key, value)
+        for name, number in variant.gathering.items():
+            setattr(gathering, name, number)
+        try:
+            yield
+        finally:
+            for key, old in before.items():
+                self.spark.conf.unset(key) if old is None else self.spark.conf.set(key, old)
+            for name, number in constants.items():
+                setattr(gathering, name, number)
 
     def _stream(self, shape: str, rows: int, kafka: Mapping[str, Any] | None = None) -> Stream:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
@@ -275,7 +294,9 @@ def main() -> None:
         explorer.phases("bytes", SMALL)
         explorer.phases("wide", SMALL)
     if "matrix" in arguments.parts:
-        explorer.matrix("wide", arguments.only)
+        explorer.matrix("wide", LARGE, {name: MATRIX[name] for name in arguments.only})
+    if "small-matrix" in arguments.parts:
+        explorer.matrix("wide", SMALL, SMALL_MATRIX)
     explorer.close()
 
 

@@ -1,11 +1,13 @@
 """Kafka to Delta on the GPU, on the CPU, and by Spark's built-in functions: one machine, one call, the same topics.
 
     python -m bench.gpu.ingest produce --servers HOST:PORT
-    python -m bench.gpu.ingest run ENGINE --servers HOST:PORT --out FILE    (gpu, cpu or builtin)
+    python -m bench.gpu.ingest run ENGINE --servers HOST:PORT --out FILE    (gpu, cpu, builtin or auto)
     python -m bench.gpu.ingest table FILE...
 
 Every engine has a session of its own; on the CPU there is no RAPIDS in it. A figure is the median of the batches after
-the first two; `decode` reads payloads from Parquet, decodes and aggregates, and is the median of five runs.
+the first two, and over the runs; `decode` reads payloads from Parquet, decodes them and counts the results, and is the
+median of five runs. `auto` chooses batch by batch, see `decode.placement`; what it has learned after ten batches is
+measured by ``--shapes bytes wide json --sizes 50000:20 --warm-up 10``, given to `produce` and to all engines.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isnan, nan
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
@@ -51,10 +55,13 @@ SHAPES = {
 }
 LARGE_SHAPES = {"picture": "avro, picture bytes", "picture-ints": "avro, picture as 3072 ints"}
 """Those of `bench.gpu.memory`."""
+ENGINES = ("gpu", "cpu", "builtin", "auto")
 BATCHES = {400_000: 6, 100_000: 8}
 WARM_UP = 2
 CORES = 8
 DECODED_ROWS = 400_000
+NOISE_S = 0.005
+"""A difference of two times that is smaller says nothing."""
 
 
 def main() -> None:
@@ -63,13 +70,16 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     producing = commands.add_parser("produce")
     running = commands.add_parser("run")
-    running.add_argument("engine", choices=["gpu", "cpu", "builtin"])
+    running.add_argument("engine", choices=ENGINES)
     running.add_argument("--out", type=Path, required=True)
-    running.add_argument("--decode-only", action="store_true")
+    running.add_argument("--warm-up", type=int, default=WARM_UP, help="batches that do not count")
+    running.add_argument("--runs", type=int, default=1, help="streams of each shape and size")
+    running.add_argument("--parts", nargs="+", choices=["decode", "stream"], default=["decode", "stream"])
     for command in (producing, running):
         command.add_argument("--servers", required=True)
         command.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
         command.add_argument("--scale", type=float, default=1.0, help="of the batches' rows, for a trial")
+        command.add_argument("--sizes", nargs="+", type=_size, default=list(BATCHES.items()), metavar="ROWS:BATCHES")
     showing = commands.add_parser("table")
     showing.add_argument("files", nargs="+", type=Path)
     arguments = parser.parse_args()
@@ -78,10 +88,14 @@ def main() -> None:
             table([json.loads(line) for file in arguments.files for line in file.read_text().splitlines()])
         )
     elif arguments.command == "produce":
-        produce(arguments.servers, dict.fromkeys(arguments.shapes, BATCHES), arguments.scale)
+        produce(arguments.servers, {name: dict(arguments.sizes) for name in arguments.shapes}, arguments.scale)
     else:
-        sizes = {} if arguments.decode_only else BATCHES
-        run(arguments.engine, arguments.servers, arguments.shapes, arguments.scale, arguments.out, sizes)
+        run(arguments)
+
+
+def _size(text: str) -> tuple[int, int]:
+    rows, batches = text.split(":")
+    return int(rows), int(batches)
 
 
 def case_of(name: str) -> Case:
@@ -129,37 +143,48 @@ def _send(servers: str, topic: str, name: str, rows: int, part: int) -> None:
     producer.flush()
 
 
-def run(engine: str, servers: str, names: Sequence[str], scale: float, out: Path, sizes: Mapping[int, int]) -> None:
-    """Measure an engine and append its figures to `out`, one line of JSON each."""
+def run(arguments: argparse.Namespace) -> None:
+    """Measure an engine and append its figures to the file `out`, one line of JSON each."""
+    engine, out = arguments.engine, arguments.out
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{engine}-"))
-    chosen = {name: case_of(name) for name in names}
+    chosen = {name: case_of(name) for name in arguments.shapes}
     if engine == "builtin":
         chosen = {name: case for name, case in chosen.items() if case.format != "protobuf"}  # Spark's is not to be had
     begin = time.time()
-    spark = session(engine, [config_of(case, name, servers, folder, 1, engine) for name, case in chosen.items()])
-    started = time.time()
+    configs = [config_of(case, name, arguments.servers, folder, 1, engine) for name, case in chosen.items()]
+    spark = session(engine, configs)
+    _note(out, {"engine": engine, "session_s": time.time() - begin})
     for name, case in chosen.items():
-        _note(out, {"engine": engine, "shape": name, "decode_s": _decode_s(spark, engine, case, name, folder)})
-        for rows, batches in sizes.items():
-            size = int(rows * scale)
-            here = folder / f"{name}-{rows}"
-            here.mkdir()
-            first = time.time()
-            if engine == "builtin":
-                _builtin(spark, case, f"{name}-{rows}", servers, here, size)
-            else:
-                config = config_of(case, name, servers, here, size, engine, f"{name}-{rows}")
-                ingest.run(IngestConfig.model_validate(config))
-            done = harness.Batches.of_checkpoint(here / "checkpoint")
-            steady = done.steady_s(WARM_UP)[: batches - WARM_UP]  # partitions may differ by a row, which is a batch
-            figures = {"batch_rows": size, "batch_s": median(steady), "rows_per_s": size / median(steady)}
-            events = _events(here)
-            assert len(steady) == batches - WARM_UP, (len(done.done), batches)
-            print(name, size, "first batch", round(done.done[0] - first, 2), [round(s, 2) for s in steady], flush=True)
-            _note(out, {"engine": engine, "shape": name, **figures, "first_batch_s": done.done[0] - first, **events})
-            shutil.rmtree(here)
-    _note(out, {"engine": engine, "session_s": started - begin})
+        if "decode" in arguments.parts and engine != "auto":
+            _note(out, {"engine": engine, "shape": name, "decode_s": _decode_s(spark, engine, case, name, folder)})
+        for rows, batches in arguments.sizes if "stream" in arguments.parts else []:
+            size = int(rows * arguments.scale)
+            for _ in range(arguments.runs):
+                here = folder / f"{name}-{rows}"
+                here.mkdir()
+                config = config_of(case, name, arguments.servers, here, size, engine, f"{name}-{rows}")
+                figures = _stream(spark, engine, case, config, batches, arguments.warm_up)
+                _note(out, {"engine": engine, "shape": name, **figures})
+                shutil.rmtree(here)
     spark.stop()
+
+
+def _stream(
+    spark: SparkSession, engine: str, case: Case, config: dict[str, Any], batches: int, warm_up: int
+) -> dict[str, Any]:
+    """Run a stream to its end; return the figures of its first `batches` batches."""
+    here, size, first = Path(config["checkpoint_dir"]).parent, config["kafka"]["max_offsets_per_trigger"], time.time()
+    if engine == "builtin":
+        _builtin(spark, case, config["kafka"]["topics"][0]["name"], config["kafka"]["bootstrap_servers"], here, size)
+    else:
+        ingest.run(IngestConfig.model_validate(config))
+    done = harness.Batches.of_checkpoint(here / "checkpoint")
+    steady = done.steady_s(warm_up)[: batches - warm_up]  # partitions may differ by a row, which is a batch
+    assert len(steady) == batches - warm_up, (len(done.done), batches)
+    first_s = done.done[0] - first
+    print(case.name, size, "first batch", round(first_s, 2), [round(s, 2) for s in steady], flush=True)
+    figures = {"batch_rows": size, "batch_s": median(steady), "rows_per_s": size / median(steady)}
+    return {**figures, "first_batch_s": first_s, **_events(here)}
 
 
 def _note(out: Path, figures: dict[str, Any]) -> None:
@@ -179,7 +204,7 @@ def session(
     }
     for config in configs:
         settings |= ingest.settings(IngestConfig.model_validate(config))
-    if engine == "gpu":
+    if engine in ("gpu", "auto"):
         settings["spark.plugins"] = "com.nvidia.spark.SQLPlugin"
     if engine == "builtin":
         settings = {k: v for k, v in settings.items() if not k.startswith("spark.hadoop.parquet")}
@@ -200,7 +225,7 @@ def config_of(
         "checkpoint_dir": str(folder / "checkpoint"),
         "trigger": {"available_now": True},
         "telemetry": {"run_dir": str(folder / "runs")},
-        "decode": {"placement": "gpu" if engine == "gpu" else "cpu"},
+        "decode": {"placement": engine if engine in ("gpu", "auto") else "cpu"},
     }
 
 
@@ -230,7 +255,7 @@ def _peer(case: Case) -> Column:
 
 
 def _decode_s(spark: SparkSession, engine: str, case: Case, name: str, folder: Path) -> list[float]:
-    """Return the median seconds to read payloads from Parquet, and to read, decode and aggregate them."""
+    """Return the median seconds to read payloads from Parquet, and to read and decode them."""
     file = folder / f"{name}.parquet"
     spark.conf.set("spark.rapids.sql.enabled", "false")
     templates = sf.array(*(sf.lit(payload) for payload in case.payloads))
@@ -248,8 +273,9 @@ def _decode_s(spark: SparkSession, engine: str, case: Case, name: str, folder: P
             sf.col("decoded.value").alias("value")
         )
     spark.conf.set("spark.rapids.sql.enabled", str(engine == "gpu").lower())
-    fields = [sf.count(sf.col(f"value.{field.name}")) for field in case.shape.fields]
-    times = [_median_s(lambda: records.agg(sf.count("value"))), _median_s(lambda: decoded.agg(*fields))]
+    # every engine decodes whole records; an aggregate of each of 200 columns would cost more than to decode them
+    counts = [sf.count("value"), sf.count(sf.col("value").getField(case.shape.fields[-1].name))]
+    times = [_median_s(lambda: records.agg(sf.count("value"))), _median_s(lambda: decoded.agg(*counts))]
     spark.conf.set("spark.rapids.sql.enabled", "false")
     return times
 
@@ -279,50 +305,55 @@ def _events(folder: Path) -> dict[str, Any]:
 
 
 def table(figures: Sequence[dict[str, Any]]) -> str:
-    """Return markdown tables of the figures of all three engines."""
-    header = ["payload", "rows a batch", "GPU", "CPU", "built-in", "GPU/CPU", "GPU/built-in"]
+    """Return markdown tables of the figures of all engines."""
+    return (
+        f"Rows/s from Kafka to Delta:\n\n{_end_to_end(figures)}\n\n"
+        f"Seconds to read {DECODED_ROWS:,} payloads from Parquet and decode them (to read alone):\n\n"
+        f"{_decode_stage(figures)}\n"
+    )
+
+
+def _end_to_end(figures: Sequence[dict[str, Any]]) -> str:
+    rates: dict[tuple[str, int, str], list[float]] = defaultdict(list)
+    for figure in figures:
+        if "rows_per_s" in figure:
+            rates[figure["shape"], figure["batch_rows"], figure["engine"]].append(figure["rows_per_s"])
+    sizes = sorted({rows for _, rows, _ in rates}, reverse=True)
     lines = []
-    for name in SHAPES:
-        for rows in sorted({f["batch_rows"] for f in figures if "batch_rows" in f}, reverse=True):
-            rate = {
-                engine: median(
-                    [
-                        f["rows_per_s"]
-                        for f in figures
-                        if (f["engine"], f.get("shape"), f.get("batch_rows")) == (engine, name, rows)
-                    ]
-                    or [float("nan")]
-                )
-                for engine in ("gpu", "cpu", "builtin")
-            }
-            ratios = [f"{rate['gpu'] / rate[peer]:.2f}" for peer in ("cpu", "builtin")]
-            lines.append([SHAPES[name], f"{rows:,}", *(f"{value:,.0f}" for value in rate.values()), *ratios])
-    stage = []
+    for name, rows in ((name, rows) for name in SHAPES for rows in sizes):
+        rate = {engine: median(rates.get((name, rows, engine)) or [nan]) for engine in ENGINES}
+        better = max((rate[engine] for engine in ("gpu", "cpu") if not isnan(rate[engine])), default=nan)
+        ratios = [rate["gpu"] / rate["cpu"], rate["gpu"] / rate["builtin"], rate["auto"] / better]
+        if not all(isnan(value) for value in rate.values()):
+            lines.append([SHAPES[name], f"{rows:,}", *_cells(rate.values(), ",.0f"), *_cells(ratios, ".2f")])
+    header = ["payload", "rows a batch", "GPU", "CPU", "built-in", "auto", "GPU/CPU", "GPU/built-in", "auto/better"]
+    return harness.table(header, lines)
+
+
+def _decode_stage(figures: Sequence[dict[str, Any]]) -> str:
+    engines = ENGINES[:3]
+    lines = []
     for name in SHAPES:
         spent = {
             engine: [
-                f["decode_s"] for f in figures if (f["engine"], f.get("shape")) == (engine, name) and "decode_s" in f
+                f["decode_s"] for f in figures if f.get("shape") == name and f["engine"] == engine and "decode_s" in f
             ]
-            for engine in ("gpu", "cpu", "builtin")
+            for engine in engines
         }
-        cells = [
-            f"{median(t[1] for t in times):.3f} ({median(t[0] for t in times):.3f})" if times else ""
-            for times in spent.values()
-        ]
-        alone = {
-            engine: max(median(t[1] - t[0] for t in times), 1e-3) if times else float("nan")
-            for engine, times in spent.items()
-        }
-        stage.append([SHAPES[name], *cells, *(f"{alone[peer] / alone['gpu']:.1f}" for peer in ("cpu", "builtin"))])
-    end_to_end = harness.table(header, lines)
-    decoding = harness.table(
-        ["payload", "GPU", "CPU", "built-in", "GPU/CPU, less reading", "GPU/built-in, less reading"], stage
-    )
-    return (
-        f"Rows/s from Kafka to Delta:\n\n{end_to_end}\n\n"
-        f"Seconds to read {DECODED_ROWS:,} payloads from Parquet, decode and aggregate them (to read alone):\n\n"
-        f"{decoding}\n"
-    )
+        if not any(spent.values()):
+            continue
+        read, both = ({e: median([t[part] for t in spent[e]] or [nan]) for e in engines} for part in (0, 1))
+        alone = {engine: both[engine] - read[engine] for engine in engines}
+        if alone["gpu"] < NOISE_S:
+            alone["gpu"] = nan
+        cells = [f"{both[engine]:.3f} ({read[engine]:.3f})" if spent[engine] else "" for engine in engines]
+        lines.append([SHAPES[name], *cells, *_cells([alone[peer] / alone["gpu"] for peer in engines[1:]], ".1f")])
+    header = ["payload", "GPU", "CPU", "built-in", "GPU/CPU, less reading", "GPU/built-in, less reading"]
+    return harness.table(header, lines)
+
+
+def _cells(values: Iterable[float], form: str) -> list[str]:
+    return ["" if isnan(value) else format(value, form) for value in values]
 
 
 if __name__ == "__main__":
