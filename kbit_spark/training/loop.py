@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +31,19 @@ from kbit_spark.training.stepper import Stepper
 from kbit_spark.training.world import World
 
 NO_ROWS = Averages(math.nan, math.nan, 0)
+WINDOW_LAG = {"cpu": 0, "cuda": 16}
+"""Steps after which a window is told. A GPU's launches, of which some 1,024 may wait, run up to ten steps of a small
+model ahead of it. To wait for its numbers sooner costs that lead, and with it a millisecond or more of an idle GPU."""
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Some steps, up to `step`, whose loss is still being computed."""
+
+    step: int
+    learning_rate: float
+    speeds: Mapping[str, float]
+    reading: Reading
 
 
 class Trainer:
@@ -44,7 +60,7 @@ class Trainer:
         self._stepper = self._make_stepper()
         self._keeper = Keeper(job, world, self._stepper)
         self._position, self._sums, self._save_due = Position(), Sums(world.device), False
-        self._window: tuple[int, float, Reading] | None = None
+        self._windows: deque[_Window] = deque()
         seed_rank(self._config.seed, world.rank, 0)
         if job.resume is not None:
             self._resume(job.resume)
@@ -114,25 +130,25 @@ class Trainer:
 
     def _between_steps(self, sums: Sums, *, at_update: bool, at_end: bool) -> None:
         total, every = self._position.total_steps, self._config.checkpoint.every_steps
-        self._tell_window(sums)
         if total % self._config.log_every_steps == 0 or at_end:
-            self._window = (total, self._stepper.learning_rate, self._stepper.reading(sums))
-            if at_end or self._world.device.type == "cpu":
-                self._tell_window(sums)
+            reading, speeds = self._stepper.reading(sums), self._reporter.end_of_window()
+            self._windows.append(_Window(total, self._stepper.learning_rate, speeds, reading))
+        self._tell_windows(sums, total if at_end else total - WINDOW_LAG[self._world.device.type])
         self._save_due = self._save_due or (every is not None and total % every == 0)
         if self._save_due and at_update and self._stepper.agreed and not at_end:
             self._stepper.check_finite(
                 sums
             )  # skipped updates must be in no checkpoint, nor gradients of a part of a group
-            self._tell_window(sums)  # or it would be told by nobody if the run went on from here
+            self._tell_windows(sums, total)  # or they would be told by nobody if the run went on from here
             self._keeper.save(self._position, sums)
             self._save_due = False
 
-    def _tell_window(self, sums: Sums) -> None:
-        """Tell a window; on a GPU a step late, so that it has work while it is read. Ranks do so at the same step."""
-        if self._window is not None:
-            (total, rate, reading), self._window = self._window, None
-            self._reporter.window(self._position.epoch, total, self._stepper.window_loss(reading, sums), rate)
+    def _tell_windows(self, sums: Sums, until: int) -> None:
+        """Tell the windows that ended with step `until` or before; all ranks do so at the same step."""
+        while self._windows and self._windows[0].step <= until:
+            window = self._windows.popleft()
+            loss = self._stepper.window_loss(window.reading, sums)
+            self._reporter.window(self._position.epoch, window.step, loss, window.learning_rate, window.speeds)
 
     @torch.no_grad()
     def _evaluate(self, split: Split, sums: Sums | None = None) -> Averages:

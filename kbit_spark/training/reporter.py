@@ -39,9 +39,15 @@ class Reporter:
         self._epoch.step(seconds, waited, rows)
         self._client.step(epoch, total_steps)
 
-    def window(self, epoch: int, total_steps: int, loss: float, learning_rate: float) -> None:
-        """Tell this rank's steps since the last window."""
-        numbers = {"loss": loss, "learning_rate": learning_rate, **self._window.take(), **self._load.read()}
+    def end_of_window(self) -> dict[str, float]:
+        """Return this rank's speeds over the steps since the last window, which `window` is to tell."""
+        return self._window.take()
+
+    def window(
+        self, epoch: int, total_steps: int, loss: float, learning_rate: float, speeds: Mapping[str, float]
+    ) -> None:
+        """Tell a window that ended with step `total_steps`."""
+        numbers = {"loss": loss, "learning_rate": learning_rate, **speeds, **self._load.read()}
         numbers |= {"epoch_steps": self._epoch_steps, "epoch_step": total_steps - self._before_epoch}
         self._emit("train_window", epoch, total_steps, numbers, rank=self._world.rank)
         self._client.log(f"epoch {epoch} step {total_steps} loss {loss:.4f}")
