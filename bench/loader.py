@@ -38,7 +38,7 @@ from kbit_spark.schemas import Tensor
 from kbit_spark.tables.snapshot import resolve
 
 RESULTS = Path(__file__).parent / "results"
-DIGITS, FLOATS = 1_200_000, 4_000_000
+DIGITS, FLOATS = 1_200_000, 16_000_000
 PEER_FILES = 3
 """Files of digits, 18,000 rows each, that slow peers read in a pass."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kbit_spark.datasets.memory import Recycled
 from kbit_spark.datasets.prefetch import Prefetch
-from kbit_spark.datasets.row_groups import Columns, RowGroup, RowGroupReader, Rows
+from kbit_spark.datasets.row_groups import Columns, Footers, RowGroup, RowGroupReader, Rows
 from kbit_spark.datasets.sharding import EpochPlan, Indices, LaneSlice, RowStream, rank_slice
 from kbit_spark.schemas import Tensor
 
@@ -79,18 +79,19 @@ def _blocks(source: Source, plan: EpochPlan, first: int) -> Iterator[tuple[NDArr
     """Yield inputs of shape (steps, local batch, bytes of a tensor) and their targets, from window `first` on."""
     slices = plan.slices(source.rank, source.world_size)
     local = sum(piece.stop - piece.first for piece in slices)
-    readers = [RowGroupReader(source.groups, source.columns) for _ in slices]
-    memory = Recycled()
+    footers = Footers()
+    readers = [RowGroupReader(source.groups, source.columns, footers) for _ in slices]
+    memory, labels = Recycled(np.uint8), Recycled(np.int64)
     for windows in _together(plan, first, local * source.columns.tensor.nbytes):
         steps = sum(plan.steps_of(window) for window in windows)
         inputs = memory.array(steps, local, source.columns.tensor.nbytes)
-        targets = np.empty((steps, local), dtype=np.int64)
+        targets = labels.array(steps, local)
         for piece, reader in zip(slices, readers, strict=True):
             places = _places(plan, windows, piece, local)
             segments = plan.segments(windows.start, piece.lane, len(windows))
             _scatter(reader.parts(segments), places, inputs, targets)
         yield inputs, targets
-        del inputs  # or its memory would serve one block later
+        del inputs, targets  # or their memory would serve one block later
 
 
 def _together(plan: EpochPlan, first: int, step_bytes: int) -> list[range]:

@@ -30,6 +30,9 @@ MAX_SLICE_ROWS = 2**16
 FILE_BUFFER_BYTES = 2**16
 """A local file is read in pieces of so many bytes, so that no lane holds a whole row group, compressed."""
 
+KEPT_FOOTERS = 64
+"""Footers that are kept: some kilobytes each, and from afar each costs a round trip."""
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -90,12 +93,39 @@ def list_row_groups(files: Sequence[DataFile]) -> list[RowGroup]:
         return [group for groups in listed for group in groups]
 
 
-class RowGroupReader:
-    """Reads segments; consecutive segments of one row group are decoded in one pass."""
+class Footers:
+    """Opens files, and keeps the footers of the last `KEPT_FOOTERS` of them: each row group opens its file anew."""
 
-    def __init__(self, groups: Sequence[RowGroup], columns: Columns) -> None:
+    def __init__(self) -> None:
+        self._known: dict[str, pq.FileMetaData] = {}
+
+    def open(self, path: str) -> Any:
+        """Return the open file.
+
+        Raises:
+            RunError: it is missing or unreadable.
+        """
+        footer = self._known.pop(path, None)
+        parquet = _open(path, footer)
+        self._known[path] = parquet.metadata
+        if len(self._known) > KEPT_FOOTERS:
+            del self._known[next(iter(self._known))]  # the one that was not asked for longest
+        return parquet
+
+
+class RowGroupReader:
+    """Reads segments; consecutive segments of one row group are decoded in one pass.
+
+    Args:
+        groups: all row groups, by which segments count.
+        columns: what to read of them.
+        footers: shared by readers of the same files, in one thread.
+    """
+
+    def __init__(self, groups: Sequence[RowGroup], columns: Columns, footers: Footers | None = None) -> None:
         self._groups = groups
         self._columns = columns
+        self._footers = footers or Footers()
         self._group: int | None = None
         self._position = 0
         self._slices: Iterator[_Slice] = iter(())
@@ -126,7 +156,7 @@ class RowGroupReader:
     def _read(self, segment: Segment) -> Iterator[Rows]:
         group = self._groups[segment.group]
         if self._group != segment.group or self._position > segment.first:
-            self._slices = _slices(group, self._columns)
+            self._slices = _slices(group, self._columns, self._footers)
             self._group, self._position, self._rest = segment.group, 0, None
         stop = segment.first + segment.rows
         while self._position < stop:
@@ -191,8 +221,8 @@ def _row_groups_of(file: DataFile) -> list[RowGroup]:
     return groups
 
 
-def _slices(group: RowGroup, columns: Columns) -> Iterator[_Slice]:
-    with _open(group.path) as parquet:
+def _slices(group: RowGroup, columns: Columns, footers: Footers) -> Iterator[_Slice]:
+    with footers.open(group.path) as parquet:
         found = {name: _name_in(parquet.schema_arrow, name, columns) for name in (columns.input, columns.target)}
         if missing := [name for name, stored in found.items() if stored is None and name not in group.constants]:
             msg = f"{group.path} has no column {', '.join(missing)}"
@@ -238,14 +268,13 @@ def _name_in(schema: pa.Schema, column: str, columns: Columns) -> str | None:
     return next((f.name for f in schema if (f.metadata or {}).get(b"PARQUET:field_id") == wanted), None)
 
 
-def _open(path: str) -> Any:
+def _open(path: str, footer: pq.FileMetaData | None = None) -> Any:
     store, inner = filesystem(path)
     local = isinstance(store, pafs.LocalFileSystem)
     try:
         # From afar a row group is fetched at once: each request costs a round trip.
-        return pq.ParquetFile(
-            inner, filesystem=store, pre_buffer=not local, buffer_size=FILE_BUFFER_BYTES if local else 0
-        )
+        buffer = FILE_BUFFER_BYTES if local else 0
+        return pq.ParquetFile(inner, metadata=footer, filesystem=store, pre_buffer=not local, buffer_size=buffer)
     except (OSError, pa.ArrowException) as error:
         msg = f"cannot read {path}: {' '.join(str(error).split())}"
         raise RunError(msg, "the file is damaged or gone; VACUUM may have taken it") from error

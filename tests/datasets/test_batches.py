@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +24,7 @@ from kbit_spark.datasets.device import on_device
 from kbit_spark.datasets.memory import Recycled
 from kbit_spark.datasets.prefetch import Prefetch
 from kbit_spark.datasets.resident import ResidentRows, resident_rows
-from kbit_spark.datasets.row_groups import Columns, RowGroupReader, list_row_groups
+from kbit_spark.datasets.row_groups import Columns, Footers, RowGroupReader, list_row_groups
 from kbit_spark.datasets.sharding import EpochPlan, Segment, plan_epoch
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError, UsageError
@@ -127,7 +128,7 @@ def test_a_batch_that_is_kept_keeps_its_rows(snapshot: Snapshot, monkeypatch: py
 
 
 def test_memory_serves_again_when_no_tensor_has_it() -> None:
-    memory = Recycled()
+    memory = Recycled(np.uint8)
     array = memory.array(4, 2)
     address = array.ctypes.data
     tensor = torch.from_numpy(array)[1:].view(torch.int16)
@@ -136,6 +137,26 @@ def test_memory_serves_again_when_no_tensor_has_it() -> None:
     del tensor
     assert address in {a.ctypes.data for a in [memory.array(2, 3), memory.array(2, 3)]}
     assert memory.array(5, 2).shape == (5, 2)  # too large for what is free
+
+
+def test_footers_of_the_last_files_are_kept(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_groups_module, "KEPT_FOOTERS", 2)
+    opened: list[tuple[str, bool]] = []
+    real = row_groups_module._open
+
+    def spy(path: str, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
+        opened.append((path, footer is not None))
+        return real(path, footer)
+
+    groups = source(snapshot).groups
+    paths = list(dict.fromkeys(group.path for group in groups))[:3]
+    assert len(paths) == 3
+    monkeypatch.setattr(row_groups_module, "_open", spy)
+    footers = Footers()
+    for path in (*paths[:2], paths[0], paths[2], paths[0], paths[1]):
+        with footers.open(path) as parquet:
+            assert parquet.metadata.num_rows == sum(group.rows for group in groups if group.path == path)
+    assert [kept for _, kept in opened] == [False, False, True, False, True, False]
 
 
 @pytest.mark.parametrize("slice_rows", [1, 7, 1_000])

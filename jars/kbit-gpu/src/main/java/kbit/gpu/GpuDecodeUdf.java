@@ -45,7 +45,7 @@ public final class GpuDecodeUdf extends AbstractFunction1<Object, Object> implem
     this.shadowFraction = shadowFraction;
     this.result = result;
     rows = new DecodeUdf(plan, unresolved); // a plan that cannot work fails here, on the driver
-    Program.parse(program); // and so does a program
+    Program.of(program); // and so does a program
   }
 
   @Override
@@ -60,7 +60,7 @@ public final class GpuDecodeUdf extends AbstractFunction1<Object, Object> implem
     }
     if (decoder == null) {
       decoder = new GpuDecoder(
-          Program.parse(program), Decoders.of(plan, unresolved), Decoders.readable(plan), result, counters, shadowFraction);
+          Program.of(program), Decoders.of(plan, unresolved), Decoders.readable(plan), result, counters, shadowFraction);
     }
     return decoder.decode(columns[0]);
   }

@@ -7,6 +7,8 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 
 /**
@@ -45,6 +47,16 @@ record Program(
   record Struct(int lane, int valid, List<Node> children) implements Node {}
 
   private static final ObjectMapper JSON = new ObjectMapper();
+
+  private static final Map<String, Program> PARSED = new ConcurrentHashMap<>();
+
+  /**
+   * Returns the program of a text, parsed once a process: each task of each batch has a function of its own and asks
+   * anew, and a JVM that is not warm yet takes 5 to 40 ms to parse one of 200 columns.
+   */
+  static Program of(String text) {
+    return PARSED.computeIfAbsent(text, Program::parse);
+  }
 
   /** Throws IllegalArgumentException where the text is no program. */
   static Program parse(String text) {

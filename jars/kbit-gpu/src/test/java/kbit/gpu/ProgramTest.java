@@ -1,6 +1,7 @@
 package kbit.gpu;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -28,6 +29,14 @@ class ProgramTest {
     assertEquals(new Program.Span(0, 2, 3, 4), program.spans().get(0));
     assertEquals(new Program.Fixed(0, Program.NONE, DType.INT32, 0), program.columns().get(0));
     assertEquals(new Program.Bytes(0, 1, false, 3, 4, 1), program.columns().get(1));
+  }
+
+  @Test
+  void isReadOnce() throws Exception {
+    Program program = Program.of(TinyProgram.text());
+    assertSame(program, Program.of(new String(TinyProgram.text())));
+    assertEquals(Program.parse(TinyProgram.text()), program);
+    assertThrows(IllegalArgumentException.class, () -> Program.of("{"));
   }
 
   @Test
