@@ -254,7 +254,8 @@ def _markdown(results: dict[str, Any], rounds: int, job: Job) -> str:
     ]
     when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     note = f"{when}, {MASTER}, CNN on 28 x 28 digits, global batch {job.global_batch}, {job.precision}, "
-    note += f"{job.threads} torch thread(s) a rank, wall time of epochs 2 to {job.epochs}, medians of {rounds} rounds."
+    note += f"{job.threads} torch thread(s) a rank, wall time of epochs 2 to {job.epochs}, medians of {rounds} rounds; "
+    note += "the profiler's cost by blocks of steps with and without it, in turn, in the same processes."
     return (
         f"# Training: barrier stage against torchrun\n\n{note}\n\n{harness.table(['what', 'value', 'target'], rows)}\n"
     )
