@@ -22,14 +22,10 @@ if [ -z "${SPARK_HOME:-}" ]; then
 fi
 export PYSPARK_PYTHON=$python PYSPARK_DRIVER_PYTHON=$python PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 jars=${KBIT_JARS:-$root/jars/target/spark}
-classes=() # the archive that setup.sh makes: the JVM starts in less time
-if [ -f "$jars/../spark.jsa" ]; then
-  archive=$(cd "$jars/.." && pwd)/spark.jsa
-  [[ $archive =~ [[:space:]] ]] || classes=("-XX:SharedArchiveFile=$archive" '-Xlog:cds*=off') # Spark splits at spaces
-fi
-gpu=()
+gpu=() first=$jars # the class path begins with the jars of this folder, if with any
 if [ "${KBIT_GPU:-0}" = 1 ]; then # a plugin must be on the class path before the process starts: docs/gpu.md
   gpu_jars=${KBIT_GPU_JARS:-$root/jars/target/gpu}
+  first=$gpu_jars
   if ! ls "$gpu_jars"/rapids-4-spark*.jar >/dev/null 2>&1; then
     echo "error: no jar of RAPIDS in $gpu_jars" >&2
     echo "  run \`scripts/setup.sh gpu\`, or set KBIT_GPU_JARS to the folder that holds it" >&2
@@ -41,6 +37,11 @@ if [ "${KBIT_GPU:-0}" = 1 ]; then # a plugin must be on the class path before th
   path=$(printf '%s:' "$gpu_jars"/*.jar "$jars"/kbit-jvm*.jar | sed 's/:$//')
   gpu=(--conf "spark.plugins=com.nvidia.spark.SQLPlugin"
     --conf "spark.driver.extraClassPath=$path" --conf "spark.executor.extraClassPath=$path")
+fi
+classes=() # an archive that setup.sh makes: the JVM starts in less time
+if [ -f "$first.jsa" ]; then
+  archive=$(cd "$(dirname "$first")" && pwd)/$(basename "$first").jsa
+  [[ $archive =~ [[:space:]] ]] || classes=("-XX:SharedArchiveFile=$archive" '-Xlog:cds*=off') # Spark splits at spaces
 fi
 exec "$SPARK_HOME/bin/spark-submit" --properties-file "$root/conf/spark-defaults.conf" \
   --conf "spark.jars=$(printf '%s,' "$jars"/*.jar | sed 's/,$//')" \

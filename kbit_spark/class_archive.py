@@ -1,8 +1,8 @@
-"""The archive of Spark's classes that `make setup` makes of this machine's own jars and Java.
+"""The archives of Spark's classes that `make setup` makes of this machine's own jars and Java.
 
 A JVM that maps it need not load, check and link some 15,000 classes: it starts with two thirds of the CPU time
 (docs/decisions/0020-class-archive.md). One that cannot use it, being of another Java or having other jars, starts as
-ever and says nothing.
+ever and says nothing. A class path that begins with RAPIDS needs an archive of its own.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ OPTION = "-XX:SharedArchiveFile"
 
 
 def java_options(jars: Path) -> str:
-    """Return what a JVM of this machine is to be told, nothing where there is no archive beside the folder `jars`."""
-    archive = jars.absolute().parent / "spark.jsa"
+    """Return what a JVM of this machine is to be told, nothing where the folder `jars` has no archive beside it."""
+    archive = jars.absolute().with_name(f"{jars.absolute().name}.jsa")
     fits = archive.is_file() and len(str(archive).split()) == 1  # Spark splits the options at spaces
     return f"{OPTION}={archive} -Xlog:cds*=off" if fits else ""
 

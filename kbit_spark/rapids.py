@@ -66,6 +66,11 @@ def machine_memory() -> int:
     return min(total, int(limit)) if limit.isdigit() else total
 
 
+def jars_folder(folder: Path) -> Path:
+    """Return the folder of the jars for the GPU: the one that ``KBIT_GPU_JARS`` names, else `folder`."""
+    return Path(os.environ.get("KBIT_GPU_JARS", folder))
+
+
 def class_path(spark_jars: Path, folder: Path) -> dict[str, str]:
     """Return the settings that put RAPIDS and kbit-gpu, with what they use of ours, on every class path.
 
@@ -79,7 +84,7 @@ def class_path(spark_jars: Path, folder: Path) -> dict[str, str]:
     Raises:
         MissingRequirement: no jar of RAPIDS there.
     """
-    folder = Path(os.environ.get("KBIT_GPU_JARS", folder))
+    folder = jars_folder(folder)
     jars = sorted(folder.glob("*.jar"))
     if not any(jar.name.startswith("rapids-4-spark") for jar in jars):
         msg = f"spark.plugins names RAPIDS, and there is no jar of it in {folder}"

@@ -33,19 +33,25 @@ JARS = Path(os.environ.get("KBIT_JARS", PACKAGE.parent / "jars/target/spark"))
 GPU_JARS = PACKAGE.parent / "jars/target/gpu"
 LOGGING = PACKAGE.parent / "conf/log4j2.properties"
 LISTENER = "kbit.telemetry.StageListener"
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 
 # Spark 4.1 moved the class
 _STREAMING = "org.apache.spark.sql.execution.streaming" + (
     "" if pyspark_version.startswith("4.0") else ".checkpointing"
 )
 
+
+def _driver_options(jars: Path) -> str:
+    """Return the Java options of a driver whose class path begins with these jars, if with any."""
+    options = f"-XX:+UseParallelGC -Dlog4j2.configurationFile={LOGGING} {class_archive.java_options(jars)}"
+    return options.strip()
+
+
 DEFAULTS: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    "spark.driver.extraJavaOptions": (
-        f"-XX:+UseParallelGC -Dlog4j2.configurationFile={LOGGING} {class_archive.java_options(JARS)}".strip()
-    ),
+    DRIVER_OPTIONS: _driver_options(JARS),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Binary columns are no use for data skipping, and the log state of a stream's table is small
@@ -147,6 +153,8 @@ def _add_rapids(conf: SparkConf) -> None:
     if not conf.contains("spark.driver.extraClassPath"):
         for key, value in rapids.class_path(JARS, GPU_JARS).items():
             conf.setIfMissing(key, value)
+        if conf.get(DRIVER_OPTIONS) == DEFAULTS[DRIVER_OPTIONS]:
+            conf.set(DRIVER_OPTIONS, _driver_options(rapids.jars_folder(GPU_JARS)))
 
 
 def _writable(file: Path) -> Path | None:

@@ -65,14 +65,15 @@ jars() {
   mkdir -p jars/target && touch "$stamp"
 }
 
-class_archive() { # JVMs that map it start in less time; a half-written one would end them, so it gets its name when it is whole
-  local archive=jars/target/spark.jsa
-  [ -f "$archive" ] && [ "$archive" -nt jars/target/.stamp ] && [ "$archive" -nt .venv/.stamp-packages ] && return
-  say "archive of Spark's classes"
+class_archive() { # NAME STAMP [CLASS_PATH]: JVMs that map jars/target/NAME.jsa start in less time
+  local archive=jars/target/$1.jsa path=()
+  [ -f "$archive" ] && [ "$archive" -nt "jars/target/$2" ] && [ "$archive" -nt .venv/.stamp-packages ] && return
+  [ -z "${3:-}" ] || path=(--conf "spark.driver.extraClassPath=$3")
+  say "archive of Spark's classes: $archive"
   rm -f "$archive"
-  # some Javas end well and write none
+  # a half-written one would end the JVMs, so it gets its name when it is whole; some Javas end well and write none
   KBIT_GPU=0 ./spark-submit.sh --driver-memory 700m --conf "spark.driver.extraJavaOptions=-XX:ArchiveClassesAtExit=$archive.new \
-      -Xlog:cds*=off -Dlog4j2.configurationFile=$PWD/conf/log4j2.properties" scripts/archive_classes.py >"$archive.log" 2>&1 &&
+      -Xlog:cds*=off -Dlog4j2.configurationFile=$PWD/conf/log4j2.properties" ${path[@]+"${path[@]}"} scripts/archive_classes.py >"$archive.log" 2>&1 &&
     mv "$archive.new" "$archive" 2>>"$archive.log" ||
     say "it was not made ($archive.log says why): jobs start all the same, in more time"
 }
@@ -92,5 +93,8 @@ gpu_jars() {
 [[ ${1:-} =~ ^(gpu)?$ ]] || fail "no step $1" "scripts/setup.sh [gpu]"
 jars
 venv
-class_archive
-if [ "${1:-}" = gpu ]; then gpu_jars; fi
+class_archive spark .stamp
+if [ "${1:-}" = gpu ]; then
+  gpu_jars
+  class_archive gpu .stamp-gpu "$(printf '%s:' "$PWD"/jars/target/gpu/*.jar "$PWD"/jars/target/spark/kbit-jvm*.jar | sed 's/:$//')"
+fi

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkConf
 
+from kbit_spark import rapids
 from kbit_spark.class_archive import executor_settings, java_options
-from kbit_spark.session import JARS
+from kbit_spark.session import DEFAULTS, DRIVER_OPTIONS, GPU_JARS, JARS, _add_rapids
 
 COUNT = """
 from kbit_spark.session import spark_session
@@ -54,10 +57,49 @@ def test_an_executor_maps_the_classes_that_setup_has_archived(tmp_path: Path) ->
     assert java_options(JARS), "setup.sh has made no archive; jars/target/spark.jsa.log says why"
     done = subprocess.run([sys.executable, "-c", COUNT], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "rows 7\n"), done.stderr
-    loaded = next((tmp_path / ".kbit/spark-home/work").glob("*/0/executor.txt")).read_text().splitlines()
-    sparks = [line for line in loaded if " org.apache.spark." in line and "Lambda" not in line]
-    mapped = [line for line in sparks if "shared objects file (top)" in line]
-    assert len(mapped) > 0.8 * len(sparks) > 400
+    assert share_mapped(next((tmp_path / ".kbit/spark-home/work").glob("*/0/executor.txt"))) > 0.8
+
+
+def share_mapped(loaded: Path) -> float:
+    """Return the share of Spark's classes that came from an archive, by a JVM's log of the classes it loaded."""
+    sparks = [line for line in loaded.read_text().splitlines() if " org.apache.spark." in line and "Lambda" not in line]
+    assert len(sparks) > 400
+    return sum("shared objects file (top)" in line for line in sparks) / len(sparks)
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_a_driver_maps_them_also_behind_the_jars_of_the_gpu(tmp_path: Path, gpu: bool) -> None:
+    settings = {"spark.driver.memory": "600m"}
+    if gpu:  # the class path of a session with RAPIDS; its plugin needs a device
+        settings |= {**rapids.class_path(JARS, GPU_JARS), DRIVER_OPTIONS: java_options(GPU_JARS)}
+    code = f"""
+from kbit_spark.session import spark_session
+spark = spark_session("test", {{"spark.master": "local[1]", "spark.driver.host": "127.0.0.1", **{settings!r}}})
+print("rows", spark.range(7).count())
+spark.stop()
+"""
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": f"-Xlog:class+load:file={tmp_path / 'driver.txt'}"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment)
+    assert (done.returncode, done.stdout) == (0, "rows 7\n"), done.stderr
+    assert share_mapped(tmp_path / "driver.txt") > 0.8
+
+
+def test_a_session_with_rapids_takes_the_archive_of_its_class_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gpu.jsa", "spark.jsa"):
+        (tmp_path / name).touch()
+    (tmp_path / "gpu").mkdir()
+    (tmp_path / "gpu/rapids-4-spark.jar").touch()
+    monkeypatch.setenv("KBIT_GPU_JARS", str(tmp_path / "gpu"))
+    conf = SparkConf(loadDefaults=False)
+    conf.set("spark.plugins", rapids.PLUGIN).set(DRIVER_OPTIONS, DEFAULTS[DRIVER_OPTIONS])
+    _add_rapids(conf)
+    assert f"-XX:SharedArchiveFile={tmp_path}/gpu.jsa " in str(conf.get(DRIVER_OPTIONS))
+    own = SparkConf(loadDefaults=False).set("spark.plugins", rapids.PLUGIN).set(DRIVER_OPTIONS, "-Xint")
+    _add_rapids(own)
+    assert own.get(DRIVER_OPTIONS) == "-Xint"
 
 
 def test_an_archive_of_other_jars_is_passed_over_in_silence(tmp_path: Path) -> None:

@@ -83,3 +83,18 @@ def test_spark_submit_says_what_is_missing(tmp_path: Path) -> None:
     )
     assert done.returncode == 3
     assert f"error: no jar of RAPIDS in {tmp_path}\n  run `scripts/setup.sh gpu`" in done.stderr
+
+
+@pytest.mark.parametrize("gpu", ["0", "1"])
+def test_spark_submit_names_the_archive_of_its_class_path(tmp_path: Path, gpu: str) -> None:
+    for file in ("gpu.jsa", "spark.jsa", "gpu/rapids-4-spark.jar", "spark/kbit-jvm.jar", "home/bin/spark-submit"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+        (tmp_path / file).chmod(0o755)
+    folders = {"KBIT_GPU_JARS": f"{tmp_path}/gpu", "KBIT_JARS": f"{tmp_path}/spark", "SPARK_HOME": f"{tmp_path}/home"}
+    environment = {**os.environ, **folders, "KBIT_GPU": gpu}
+    done = subprocess.run(
+        [ROOT / "spark-submit.sh", "x.py"], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    (options,) = (line for line in done.stdout.splitlines() if "driver.extraJavaOptions" in line)
+    assert f"-XX:SharedArchiveFile={tmp_path}/{'gpu' if gpu == '1' else 'spark'}.jsa -Xlog:cds*=off" in options
