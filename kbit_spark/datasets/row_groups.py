@@ -31,7 +31,7 @@ FILE_BUFFER_BYTES = 2**16
 """A local file is read in pieces of so many bytes, so that no lane holds a whole row group, compressed."""
 
 KEPT_FOOTERS = 64
-"""Footers that are kept: some kilobytes each, and from afar each costs a round trip."""
+"""Footers that are kept: some kilobytes each, megabytes where a file has hundreds of columns."""
 
 
 @dataclass(frozen=True)
