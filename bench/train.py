@@ -35,7 +35,7 @@ from deltalake import WriterProperties, write_deltalake
 from bench import harness
 from bench.harness import ROOT
 from bench.tables import samples_schema
-from bench.train_sides import Job, product, timing, torchrun
+from bench.train_sides import Job, product, timing, torchrun, under_torchrun
 from kbit_spark.events import Event
 from kbit_spark.schemas import Tensor
 from kbit_spark.training import checkpoint
@@ -80,7 +80,7 @@ def main() -> None:
             write_table(folder / "large", LARGE)
         measures: Mapping[str, Callable[[], Any]] = {
             "speed": lambda: _speed(small, folder, arguments.rounds, tuple(_SIDES)),
-            "profiler": lambda: _profiler(folder),
+            "profiler": lambda: under_torchrun("profiler_cost.py", "cost", folder, ranks=2),
             "resume": lambda: _resume(small, folder, arguments.rounds),
             "start": lambda: _start(small, folder),
             "memory": lambda: {rows: _peak_mb(replace(small, table=folder / table), folder) for rows, table in _TABLES},
@@ -155,16 +155,6 @@ _RATIOS = {
     "ratio": ("product", "torchrun"),
     "checkpoints_ratio": ("checkpoints", "product"),
 }
-
-
-def _profiler(folder: Path) -> dict[str, float]:
-    """Return the share of a step that the profiler costs, and the error of it."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    log = folder / "profiler.txt"
-    harness.run([*command, str(ROOT / "bench/profiler_cost.py")], log, harness.environment())
-    line = next(line for line in log.read_text().splitlines() if line.startswith('{"cost"'))
-    found: dict[str, float] = json.loads(line)
-    return found
 
 
 def _resume(job: Job, folder: Path, rounds: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bench import harness
@@ -58,14 +59,32 @@ def torchrun(job: Job, folder: Path, data: Sequence[str] | None = None) -> Timin
     Raises:
         RuntimeError: it failed.
     """
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={job.ranks}"]
-    command += [str(ROOT / "bench/torchrun_baseline.py"), *(["--table", str(job.table)] if data is None else data)]
-    command += ["--global-batch", str(job.global_batch), "--precision", job.precision, "--epochs", str(job.epochs)]
-    command += ["--model", job.model, "--model-options", json.dumps(dict(job.model_options)), "--device", job.device]
+    options = ["--table", str(job.table)] if data is None else list(data)
+    options += ["--global-batch", str(job.global_batch), "--precision", job.precision, "--epochs", str(job.epochs)]
+    options += ["--model", job.model, "--model-options", json.dumps(dict(job.model_options)), "--device", job.device]
+    options += ["--threads", str(job.threads)]
+    return Timing(**under_torchrun("torchrun_baseline.py", "rows", folder, job.ranks, options, job.environment))
+
+
+def under_torchrun(
+    script: str,
+    first_key: str,
+    folder: Path,
+    ranks: int,
+    options: Sequence[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Run a script of the benches as `ranks` processes; return the JSON that it prints, which begins with `first_key`.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     log = folder / "torchrun.txt"
-    harness.run([*command, "--threads", str(job.threads)], log, harness.environment(**job.environment))
-    line = next(line for line in log.read_text().splitlines() if line.startswith('{"rows"'))
-    return Timing(**json.loads(line))
+    harness.run([*command, str(ROOT / "bench" / script), *options], log, harness.environment(**environment))
+    line = next(line for line in log.read_text().splitlines() if line.startswith(f'{{"{first_key}"'))
+    found: dict[str, Any] = json.loads(line)
+    return found
 
 
 def product(job: Job, folder: Path, **changes: Any) -> list[Event]:

@@ -15,7 +15,8 @@ OPTION = "-XX:SharedArchiveFile"
 
 def java_options(jars: Path) -> str:
     """Return what a JVM of this machine is to be told, nothing where the folder `jars` has no archive beside it."""
-    archive = jars.absolute().with_name(f"{jars.absolute().name}.jsa")
+    jars = jars.absolute()
+    archive = jars.with_name(f"{jars.name}.jsa")
     fits = archive.is_file() and len(str(archive).split()) == 1  # Spark splits the options at spaces
     return f"{OPTION}={archive} -Xlog:cds*=off" if fits else ""
 

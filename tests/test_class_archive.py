@@ -14,12 +14,19 @@ from kbit_spark.session import DEFAULTS, DRIVER_OPTIONS, GPU_JARS, JARS, _add_ra
 
 COUNT = """
 from kbit_spark.session import spark_session
-spark = spark_session("test", {"spark.master": "local-cluster[1,1,600]", "spark.driver.host": "127.0.0.1",
-    "spark.driver.memory": "600m", "spark.executor.memory": "600m",
-    "spark.executor.extraJavaOptions": "-Xlog:class+load:file=executor.txt"})
+spark = spark_session("test", {settings!r})
 print("rows", spark.sparkContext.parallelize(range(7), 2).count())
 spark.stop()
 """
+
+
+def count_rows(folder: Path, settings: dict[str, str], **environment: str) -> None:
+    """Run a session of its own that counts seven rows."""
+    settings = {"spark.driver.host": "127.0.0.1", "spark.driver.memory": "600m", **settings}
+    command = [sys.executable, "-c", COUNT.format(settings=settings)]
+    given = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=given)
+    assert (done.returncode, done.stdout) == (0, "rows 7\n"), done.stderr
 
 
 @pytest.fixture
@@ -55,8 +62,11 @@ def test_others_do_not_get_it(jars: Path, master: str) -> None:
 
 def test_an_executor_maps_the_classes_that_setup_has_archived(tmp_path: Path) -> None:
     assert java_options(JARS), "setup.sh has made no archive; jars/target/spark.jsa.log says why"
-    done = subprocess.run([sys.executable, "-c", COUNT], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, "rows 7\n"), done.stderr
+    executor = {
+        "spark.executor.memory": "600m",
+        "spark.executor.extraJavaOptions": "-Xlog:class+load:file=executor.txt",
+    }
+    count_rows(tmp_path, {"spark.master": "local-cluster[1,1,600]", **executor})
     assert share_mapped(next((tmp_path / ".kbit/spark-home/work").glob("*/0/executor.txt"))) > 0.8
 
 
@@ -69,19 +79,10 @@ def share_mapped(loaded: Path) -> float:
 
 @pytest.mark.parametrize("gpu", [False, True])
 def test_a_driver_maps_them_also_behind_the_jars_of_the_gpu(tmp_path: Path, gpu: bool) -> None:
-    settings = {"spark.driver.memory": "600m"}
+    settings = {"spark.master": "local[1]"}
     if gpu:  # the class path of a session with RAPIDS; its plugin needs a device
         settings |= {**rapids.class_path(JARS, GPU_JARS), DRIVER_OPTIONS: java_options(GPU_JARS)}
-    code = f"""
-from kbit_spark.session import spark_session
-spark = spark_session("test", {{"spark.master": "local[1]", "spark.driver.host": "127.0.0.1", **{settings!r}}})
-print("rows", spark.range(7).count())
-spark.stop()
-"""
-    environment = {**os.environ, "JDK_JAVA_OPTIONS": f"-Xlog:class+load:file={tmp_path / 'driver.txt'}"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment)
-    assert (done.returncode, done.stdout) == (0, "rows 7\n"), done.stderr
+    count_rows(tmp_path, settings, JDK_JAVA_OPTIONS=f"-Xlog:class+load:file={tmp_path / 'driver.txt'}")
     assert share_mapped(tmp_path / "driver.txt") > 0.8
 
 

@@ -173,18 +173,18 @@ def _stream(
     spark: SparkSession, engine: str, case: Case, config: dict[str, Any], batches: int, warm_up: int
 ) -> dict[str, Any]:
     """Run a stream to its end; return the figures of its first `batches` batches."""
-    here, size, first = Path(config["checkpoint_dir"]).parent, config["kafka"]["max_offsets_per_trigger"], time.time()
+    size, first = config["kafka"]["max_offsets_per_trigger"], time.time()
     if engine == "builtin":
-        _builtin(spark, case, config["kafka"]["topics"][0]["name"], config["kafka"]["bootstrap_servers"], here, size)
+        _builtin(spark, case, config)
     else:
         ingest.run(IngestConfig.model_validate(config))
-    done = harness.Batches.of_checkpoint(here / "checkpoint")
+    done = harness.Batches.of_checkpoint(Path(config["checkpoint_dir"]))
     steady = done.steady_s(warm_up)[: batches - warm_up]  # partitions may differ by a row, which is a batch
     assert len(steady) == batches - warm_up, (len(done.done), batches)
     first_s = done.done[0] - first
     print(case.name, size, "first batch", round(first_s, 2), [round(s, 2) for s in steady], flush=True)
     figures = {"batch_rows": size, "batch_s": median(steady), "rows_per_s": size / median(steady)}
-    return {**figures, "first_batch_s": first_s, **_events(here)}
+    return {**figures, "first_batch_s": first_s, **_events(Path(config["telemetry"]["run_dir"]))}
 
 
 def _note(out: Path, figures: dict[str, Any]) -> None:
@@ -229,21 +229,22 @@ def config_of(
     }
 
 
-def _builtin(spark: SparkSession, case: Case, topic: str, servers: str, folder: Path, rows: int) -> None:
-    """Run the plain template: the built-in function, and the native sink of Delta."""
+def _builtin(spark: SparkSession, case: Case, config: dict[str, Any]) -> None:
+    """Run the plain template on a stream of ours: the built-in function, and the native sink of Delta."""
+    kafka = config["kafka"]
+    source = {"kafka.bootstrap.servers": kafka["bootstrap_servers"], "subscribe": kafka["topics"][0]["name"]}
     records = (
         spark.readStream.format("kafka")
-        .options(**{"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"})
-        .option("maxOffsetsPerTrigger", rows)
+        .options(**source, startingOffsets="earliest", maxOffsetsPerTrigger=kafka["max_offsets_per_trigger"])
         .load()
     )
     query = (
         records.select(_peer(case).alias("r"))
         .select("r.*")
         .writeStream.format("delta")
-        .option("checkpointLocation", str(folder / "checkpoint"))
+        .option("checkpointLocation", config["checkpoint_dir"])
         .trigger(availableNow=True)
-        .start(str(folder / "samples"))
+        .start(config["tables"]["samples"])
     )
     query.awaitTermination()
 
@@ -294,7 +295,7 @@ def _events(folder: Path) -> dict[str, Any]:
     """Return what the run's events say of the engine: batches by engine, rows that the CPU decoded after all."""
     engines: dict[str, int] = {}
     refereed = 0.0
-    for event in read_events(folder.glob("runs/*/events.jsonl")):
+    for event in read_events(folder.glob("*/events.jsonl")):
         if event.kind == "ingest_batch":
             engine = event.labels["engine"]
             engines[engine] = engines.get(engine, 0) + 1
