@@ -30,8 +30,8 @@ MAX_SLICE_ROWS = 2**16
 FILE_BUFFER_BYTES = 2**16
 """A local file is read in pieces of so many bytes, so that no lane holds a whole row group, compressed."""
 
-KEPT_FOOTERS = 64
-"""Footers that are kept: some kilobytes each, megabytes where a file has hundreds of columns."""
+KEPT_FOOTER_BYTES = 2**20
+"""Bytes of the footers that are kept, as they are in the files; in memory one is up to some eight times as large."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,11 @@ def list_row_groups(files: Sequence[DataFile]) -> list[RowGroup]:
 
 
 class Footers:
-    """Opens files, and keeps the footers of the last `KEPT_FOOTERS` of them: each row group opens its file anew."""
+    """Opens files, and keeps the footers of the last ones, `KEPT_FOOTER_BYTES`: each row group opens its file anew."""
 
     def __init__(self) -> None:
         self._known: dict[str, pq.FileMetaData] = {}
+        self._bytes = 0
 
     def open(self, path: str) -> Any:
         """Return the open file.
@@ -105,12 +106,18 @@ class Footers:
         Raises:
             RunError: it is missing or unreadable.
         """
-        footer = self._known.pop(path, None)
+        footer = self._forget(path) if path in self._known else None
         parquet = _open(path, footer)
         self._known[path] = parquet.metadata
-        if len(self._known) > KEPT_FOOTERS:
-            del self._known[next(iter(self._known))]  # the one that was not asked for longest
+        self._bytes += parquet.metadata.serialized_size
+        while self._bytes > KEPT_FOOTER_BYTES:
+            self._forget(next(iter(self._known)))  # the one that was not asked for longest
         return parquet
+
+    def _forget(self, path: str) -> pq.FileMetaData:
+        footer = self._known.pop(path)
+        self._bytes -= footer.serialized_size
+        return footer
 
 
 class RowGroupReader:

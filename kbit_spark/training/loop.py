@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from kbit_spark.training.metrics import Averages, Reading, Sums
 from kbit_spark.training.profiler import Profiler
 from kbit_spark.training.promotion import Paired
 from kbit_spark.training.randomness import seed_rank
-from kbit_spark.training.reporter import Reporter
+from kbit_spark.training.reporter import Reporter, Window
 from kbit_spark.training.stepper import Stepper
 from kbit_spark.training.world import World
 
@@ -35,14 +34,15 @@ WINDOW_LAG = {"cpu": 0, "cuda": 16}
 """Steps after which a window is told. A GPU's launches, of which some 1,024 may wait, run up to ten steps of a small
 model ahead of it. To wait for its numbers sooner costs that lead, and with it a millisecond or more of an idle GPU."""
 
+LAST_WINDOWS_S = 2.0
+"""How long a run that fails waits for the windows before its fault: a GPU that hangs would keep them for ever."""
+
 
 @dataclass(frozen=True)
-class _Window:
-    """Some steps, up to `step`, whose loss is still being computed."""
+class _Pending:
+    """A window whose loss is still being computed."""
 
-    step: int
-    learning_rate: float
-    speeds: Mapping[str, float]
+    window: Window
     reading: Reading
 
 
@@ -60,7 +60,7 @@ class Trainer:
         self._stepper = self._make_stepper()
         self._keeper = Keeper(job, world, self._stepper)
         self._position, self._sums, self._save_due = Position(), Sums(world.device), False
-        self._windows: deque[_Window] = deque()
+        self._pending: deque[_Pending] = deque()
         seed_rank(self._config.seed, world.rank, 0)
         if job.resume is not None:
             self._resume(job.resume)
@@ -78,7 +78,11 @@ class Trainer:
         validation = NO_ROWS
         while not self._position.finished:
             self._reporter.begin_epoch()
-            train = self._train_epoch(self._position.epoch)
+            try:
+                train = self._train_epoch(self._position.epoch)
+            except Exception:
+                self._tell_last_windows()
+                raise
             speeds = self._reporter.end_of_training()
             self._reporter.profile(self._position.epoch, self._position.total_steps, self._profiler.take())
             validation = self._evaluate("validation")
@@ -131,24 +135,36 @@ class Trainer:
     def _between_steps(self, sums: Sums, *, at_update: bool, at_end: bool) -> None:
         total, every = self._position.total_steps, self._config.checkpoint.every_steps
         if total % self._config.log_every_steps == 0 or at_end:
-            reading, speeds = self._stepper.reading(sums), self._reporter.end_of_window()
-            self._windows.append(_Window(total, self._stepper.learning_rate, speeds, reading))
+            window = self._reporter.end_of_window(total, self._stepper.learning_rate)
+            self._pending.append(_Pending(window, self._stepper.reading(sums)))
         self._tell_windows(sums, total if at_end else total - WINDOW_LAG[self._world.device.type])
         self._save_due = self._save_due or (every is not None and total % every == 0)
         if self._save_due and at_update and self._stepper.agreed and not at_end:
-            self._stepper.check_finite(
-                sums
-            )  # skipped updates must be in no checkpoint, nor gradients of a part of a group
             self._tell_windows(sums, total)  # or they would be told by nobody if the run went on from here
+            # skipped updates must be in no checkpoint, nor gradients of a part of a group
+            self._stepper.check_finite(sums)
             self._keeper.save(self._position, sums)
             self._save_due = False
 
     def _tell_windows(self, sums: Sums, until: int) -> None:
-        """Tell the windows that ended with step `until` or before; all ranks do so at the same step."""
-        while self._windows and self._windows[0].step <= until:
-            window = self._windows.popleft()
-            loss = self._stepper.window_loss(window.reading, sums)
-            self._reporter.window(self._position.epoch, window.step, loss, window.learning_rate, window.speeds)
+        """Tell the windows that ended with step `until` or before; all ranks do so at the same step.
+
+        Raises:
+            RunError: as for `Stepper.window_loss`.
+        """
+        while self._pending and self._pending[0].window.step <= until:
+            self._tell_window(self._pending.popleft(), sums)
+
+    def _tell_window(self, pending: _Pending, sums: Sums) -> None:
+        loss = self._stepper.window_loss(pending.reading, sums)
+        self._reporter.window(self._position.epoch, pending.window, loss, pending.reading.at)
+
+    def _tell_last_windows(self) -> None:
+        """Tell what the device has done of the windows that are still to be told: it is what led to the fault."""
+        end = time.perf_counter() + LAST_WINDOWS_S
+        with suppress(Exception):  # the fault is being raised, and another one must not hide it
+            while self._pending and self._pending[0].reading.at.reached(end - time.perf_counter()):
+                self._tell_window(self._pending.popleft(), self._sums)
 
     @torch.no_grad()
     def _evaluate(self, split: Split, sums: Sums | None = None) -> Averages:

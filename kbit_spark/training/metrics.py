@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -100,14 +101,43 @@ class Reading:
     def __init__(self, values: torch.Tensor, rows: int) -> None:
         self.rows = rows
         self._values = values.to("cpu", non_blocking=True)
-        self._copied = torch.cuda.current_stream(values.device).record_event() if values.is_cuda else None
+        self.at = Moment(values.device)
 
     def wait(self) -> list[float]:
         """Return the numbers; waits for what the device had to do before them, not for what came after."""
-        if self._copied is not None:
-            self._copied.synchronize()
+        self.at.wait()
         numbers: list[float] = self._values.tolist()
         return numbers
+
+
+class Moment:
+    """When the device has done all that was given to it so far, which on a GPU is yet to come."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._now = time.perf_counter()
+        self._event = torch.cuda.Event(enable_timing=True) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        if self._event is not None:
+            self._event.record(torch.cuda.current_stream(device))
+
+    def reached(self, timeout_s: float) -> bool:
+        """Return whether it is past, after `timeout_s` seconds at most."""
+        end = time.perf_counter() + timeout_s
+        while self._event is not None and not self._event.query():  # type: ignore[no-untyped-call]
+            if time.perf_counter() > end:
+                return False
+            time.sleep(0.001)
+        return True
+
+    def wait(self) -> None:
+        """Wait until it is past."""
+        if self._event is not None:
+            self._event.synchronize()
+
+    def seconds_since(self, before: Moment) -> float:
+        """Return the seconds from `before`, of the same device, to this one; both must be past."""
+        if self._event is None or before._event is None:
+            return self._now - before._now
+        return float(before._event.elapsed_time(self._event)) / 1_000
 
 
 @dataclass(frozen=True)
@@ -124,14 +154,33 @@ def cross_entropy_sum(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tens
     return F.cross_entropy(logits.float(), targets, reduction="sum")
 
 
+@dataclass(frozen=True)
+class Steps:
+    """Some steps of this rank: the seconds of each, how many of them waited for data, and their rows."""
+
+    seconds: Sequence[float]
+    waited_s: float
+    rows: int
+
+    def speeds(self, span_s: float) -> dict[str, float]:
+        """Return samples_per_s, data_wait_share, step_p50_s and step_p95_s of steps that took `span_s` in all."""
+        span_s = max(span_s, 1e-9)
+        steps = np.asarray(self.seconds or [0.0])
+        return {
+            "samples_per_s": self.rows / span_s,
+            "data_wait_share": min(1.0, self.waited_s / span_s),
+            "step_p50_s": float(np.percentile(steps, 50)),
+            "step_p95_s": float(np.percentile(steps, 95)),
+        }
+
+
 @dataclass
 class StepClock:
-    """Times of the steps since the last `take`: seconds a step, and how many of them waited for data."""
+    """Counts steps until they are taken."""
 
     _steps: list[float] = field(default_factory=list)
     _waits: list[float] = field(default_factory=list)
     _rows: int = 0
-    _began: float = field(default_factory=time.perf_counter)
 
     def step(self, seconds: float, waited: float, rows: int) -> None:
         """Count one finished step of `rows` local rows; `seconds` include what was `waited` for data."""
@@ -139,19 +188,11 @@ class StepClock:
         self._waits.append(waited)
         self._rows += rows
 
-    def take(self) -> dict[str, float]:
-        """Return samples_per_s (of this rank), data_wait_share, step_p50_s, step_p95_s, and begin anew."""
-        now = time.perf_counter()
-        total = max(now - self._began, 1e-9)
-        steps = np.asarray(self._steps or [0.0])
-        numbers = {
-            "samples_per_s": self._rows / total,
-            "data_wait_share": min(1.0, sum(self._waits) / total),
-            "step_p50_s": float(np.percentile(steps, 50)),
-            "step_p95_s": float(np.percentile(steps, 95)),
-        }
-        self._steps, self._waits, self._rows, self._began = [], [], 0, now
-        return numbers
+    def take(self) -> Steps:
+        """Return the steps counted since the last call."""
+        steps = Steps(self._steps, sum(self._waits), self._rows)
+        self._steps, self._waits, self._rows = [], [], 0
+        return steps
 
 
 class ProcessLoad:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, get_args
@@ -25,9 +27,13 @@ from kbit_spark.training.world import World
 Phase = Literal["data_wait", "host_to_device", "forward", "backward", "all_reduce", "optimizer", "metrics"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 GPU_EVERY = 16
+DDP_FIRST_STEPS = 10
+"""DDP takes the times of all of them; they are those of a process that still warms up."""
+
 DDP_EVERY = {"cpu": 10, "cuda": 200}
-"""Steps between two of which DDP takes its times. On a GPU reading them waits for the step before, and until launches
-are ahead of it again a small model loses some 3 ms: every 50 steps, that was 1.5 % of steps of 4.4 ms."""
+"""Steps between two of which DDP takes its times; at first fewer, twice as many each time, so that a short run has some
+as well. On a GPU reading them waits for the step before, and until launches are ahead of it again a small model loses
+some 3 ms: every 50 steps, that was 1.5 % of steps of 4.4 ms."""
 
 
 class Profiler:
@@ -171,31 +177,57 @@ class _GpuClock(_Clock):
 class _AllReduceTimes:
     """Which share of a backward pass waits for its all-reduce, from the timers of DDP's reducer.
 
-    The reducer keeps its last sample until the next one, so looking once between two is enough.
+    The reducer takes a sample in each of its first steps and in those whose number is a multiple of the rate; it tells
+    it from the step after on, until it has the next one.
     """
 
-    def __init__(self, network: DistributedDataParallel, every: int) -> None:
-        self._network, self._every = network, every
-        network._set_ddp_runtime_logging_sample_rate(every)  # type: ignore[no-untyped-call]
+    def __init__(self, network: DistributedDataParallel, most: int) -> None:
+        self._network, self._most = network, most
+        self._set_rate(min(most, 2 * DDP_FIRST_STEPS))
         self._steps, self._seen = 0, -1
-        self._waited, self._passes, self._last = 0, 0, 0.0
+        self._first, self._later = _Share(), _Share()
+        self._last: float | None = None
 
     def look(self) -> None:
-        """Take the newest sample if it is new; the reducer takes all of the first ten steps."""
-        self._steps += 1
-        if self._steps > 10 and self._steps % self._every:
+        """Take the newest sample if there is a new one."""
+        sampled, self._steps = self._steps, self._steps + 1
+        if sampled > DDP_FIRST_STEPS and sampled % self._rate:
             return
         found = self._network._get_ddp_logging_data()  # type: ignore[no-untyped-call]
         if found.get("iteration", -1) == self._seen or "backward_comm_time" not in found:
             return
         self._seen = found["iteration"]
-        waited = max(0, found["backward_comm_time"] - found["backward_compute_comm_overlap_time"])
-        self._waited += waited
-        self._passes += found["backward_compute_time"] + waited
+        share = self._first if sampled <= DDP_FIRST_STEPS else self._later
+        share.add(found)
+        if share is self._later and self._rate < self._most:
+            self._set_rate(min(self._most, 2 * self._rate))
 
     def take(self) -> float:
-        """Return the share in the samples since the last call, the share before where there are none."""
-        if self._passes:
-            self._last = self._waited / self._passes
-        self._waited, self._passes = 0, 0
-        return self._last
+        """Return the share in the samples since the last call, that before where there are none.
+
+        The samples of the first steps count only until there are others.
+        """
+        if self._later.passes:
+            self._last, self._later = self._later.value, _Share()
+        return self._first.value if self._last is None else self._last
+
+    def _set_rate(self, rate: int) -> None:
+        self._rate = rate
+        self._network._set_ddp_runtime_logging_sample_rate(rate)  # type: ignore[no-untyped-call]
+
+
+@dataclass
+class _Share:
+    """Nanoseconds of backward passes, and how many of them waited."""
+
+    waited: int = 0
+    passes: int = 0
+
+    def add(self, sample: Mapping[str, int]) -> None:
+        waited = max(0, sample["backward_comm_time"] - sample["backward_compute_comm_overlap_time"])
+        self.waited += waited
+        self.passes += sample["backward_compute_time"] + waited
+
+    @property
+    def value(self) -> float:
+        return self.waited / self.passes if self.passes else 0.0

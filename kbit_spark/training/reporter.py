@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 
 from kbit_spark.events import Event, Kind
 from kbit_spark.training.channel import Client
 from kbit_spark.training.collectives import add_up, take_largest
-from kbit_spark.training.metrics import Averages, ProcessLoad, StepClock
+from kbit_spark.training.metrics import Averages, Moment, ProcessLoad, StepClock, Steps
 from kbit_spark.training.world import World
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some steps of this rank up to the step `step`, and the load of its process over them."""
+
+    step: int
+    learning_rate: float
+    steps: Steps
+    load: Mapping[str, float]
 
 
 class Reporter:
@@ -20,14 +31,13 @@ class Reporter:
     def __init__(self, client: Client, world: World) -> None:
         self._client, self._world = client, world
         self._load = ProcessLoad(world.device)
-        self._window, self._epoch = StepClock(), StepClock()
-        self._began = time.perf_counter()
         self._epoch_steps, self._before_epoch = 0, 0
+        self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Start the clocks."""
         self._window, self._epoch = StepClock(), StepClock()
-        self._began = time.perf_counter()
+        self._began, self._told = time.perf_counter(), Moment(self._world.device)
 
     def planned(self, epoch_steps: int, before_epoch: int) -> None:
         """Note how many steps the epoch has in all, and how many there were before it."""
@@ -39,23 +49,22 @@ class Reporter:
         self._epoch.step(seconds, waited, rows)
         self._client.step(epoch, total_steps)
 
-    def end_of_window(self) -> dict[str, float]:
-        """Return this rank's speeds over the steps since the last window, which `window` is to tell."""
-        return self._window.take()
+    def end_of_window(self, total_steps: int, learning_rate: float) -> Window:
+        """Return the steps since the last window, up to step `total_steps`, for `window` to tell."""
+        return Window(total_steps, learning_rate, self._window.take(), self._load.read())
 
-    def window(
-        self, epoch: int, total_steps: int, loss: float, learning_rate: float, speeds: Mapping[str, float]
-    ) -> None:
-        """Tell a window that ended with step `total_steps`."""
-        numbers = {"loss": loss, "learning_rate": learning_rate, **speeds, **self._load.read()}
-        numbers |= {"epoch_steps": self._epoch_steps, "epoch_step": total_steps - self._before_epoch}
-        self._emit("train_window", epoch, total_steps, numbers, rank=self._world.rank)
-        self._client.log(f"epoch {epoch} step {total_steps} loss {loss:.4f}")
+    def window(self, epoch: int, window: Window, loss: float, ended: Moment) -> None:
+        """Tell a window, in the order of its steps, once the device has done them: at `ended`, which is past."""
+        span_s, self._told = ended.seconds_since(self._told), ended
+        numbers = {"loss": loss, "learning_rate": window.learning_rate, **window.steps.speeds(span_s), **window.load}
+        numbers |= {"epoch_steps": self._epoch_steps, "epoch_step": window.step - self._before_epoch}
+        self._emit("train_window", epoch, window.step, numbers, rank=self._world.rank)
+        self._client.log(f"epoch {epoch} step {window.step} loss {loss:.4f}")
 
     def end_of_training(self) -> dict[str, float]:
         """Return the epoch's times over all ranks: speeds added, waits averaged, of the others the slowest rank's."""
-        numbers = self._epoch.take()
         train_s = time.perf_counter() - self._began  # what the clocks of single steps leave out as well
+        numbers = self._epoch.take().speeds(train_s)
         added = torch.tensor([numbers["samples_per_s"], numbers["data_wait_share"]], device=self._world.device)
         worst = torch.tensor([numbers["step_p50_s"], numbers["step_p95_s"], train_s], device=self._world.device)
         add_up(added)

@@ -140,7 +140,6 @@ def test_memory_serves_again_when_no_tensor_has_it() -> None:
 
 
 def test_footers_of_the_last_files_are_kept(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_groups_module, "KEPT_FOOTERS", 2)
     opened: list[tuple[str, bool]] = []
     real = row_groups_module._open
 
@@ -150,13 +149,26 @@ def test_footers_of_the_last_files_are_kept(snapshot: Snapshot, monkeypatch: pyt
 
     groups = source(snapshot).groups
     paths = list(dict.fromkeys(group.path for group in groups))[:3]
-    assert len(paths) == 3
+    sizes = [pq.read_metadata(path).serialized_size for path in paths]
+    monkeypatch.setattr(row_groups_module, "KEPT_FOOTER_BYTES", sum(sizes) - 1)  # any two of them, but not all
     monkeypatch.setattr(row_groups_module, "_open", spy)
     footers = Footers()
     for path in (*paths[:2], paths[0], paths[2], paths[0], paths[1]):
         with footers.open(path) as parquet:
             assert parquet.metadata.num_rows == sum(group.rows for group in groups if group.path == path)
     assert [kept for _, kept in opened] == [False, False, True, False, True, False]
+
+
+def test_footers_larger_than_what_may_be_kept_are_not_kept(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = source(snapshot).groups[0].path
+    size = pq.read_metadata(path).serialized_size
+    for limit, kept in ((size, 1), (size - 1, 0)):
+        monkeypatch.setattr(row_groups_module, "KEPT_FOOTER_BYTES", limit)
+        footers = Footers()
+        for _ in range(3):
+            with footers.open(path) as parquet:
+                assert parquet.metadata.num_rows > 0
+        assert len(footers._known) == kept
 
 
 @pytest.mark.parametrize("slice_rows", [1, 7, 1_000])

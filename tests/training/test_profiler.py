@@ -5,15 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
+import torch.distributed as dist
 from pydantic import ValidationError
+from torch.nn.parallel import DistributedDataParallel
 
 from kbit_spark.config.train import ProfileConfig
 from kbit_spark.events import Event
 from kbit_spark.telemetry.report import render
+from kbit_spark.training import profiler as profiler_module
 from kbit_spark.training.profiler import PHASES, Profiler
 from kbit_spark.training.world import World
 
@@ -75,3 +80,64 @@ def test_the_report_shows_a_bar_for_each_rank() -> None:
     html = render(events)
     assert "Where the time of a step goes" in html
     assert all(text in html for text in ("rank 0", "rank 1", "forward", "all reduce"))
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[DistributedDataParallel]:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
+    yield DistributedDataParallel(torch.nn.Linear(4, 4))
+    dist.destroy_process_group()
+
+
+def test_all_reduce_is_sampled_more_and_more_rarely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: DistributedDataParallel
+) -> None:
+    monkeypatch.setitem(profiler_module.DDP_EVERY, "cpu", 70)
+    samples: list[int] = []
+    add = profiler_module._Share.add
+    monkeypatch.setattr(
+        profiler_module._Share, "add", lambda self, sample: (samples.append(sample["iteration"]), add(self, sample))
+    )
+    profiler = Profiler(ProfileConfig(), WORLD, tmp_path)
+    profiler.watch(network)
+    for step in range(1, 300):
+        profiler.begin_step(step)
+        network(torch.rand(2, 4)).sum().backward()
+        profiler.mark("backward")
+        profiler.end_step(step, updated=True)
+    assert samples == [*range(1, 11), 20, 40, 70, 140, 210, 280]
+    assert 0 < profiler.take()["all_reduce"] < 1
+
+
+class Timers:
+    """Answers as DDP's timers do: warming up, all of the pass is waiting; later a quarter of it."""
+
+    def __init__(self) -> None:
+        self.iteration, self.rate = 0, 1
+
+    def _set_ddp_runtime_logging_sample_rate(self, rate: int) -> None:
+        self.rate = rate
+
+    def _get_ddp_logging_data(self) -> dict[str, int]:
+        waited, computed = (1_000, 0) if self.iteration <= 10 else (1, 3)
+        return {
+            "iteration": self.iteration,
+            "backward_comm_time": waited,
+            "backward_compute_comm_overlap_time": 0,
+            "backward_compute_time": computed,
+        }
+
+
+@pytest.mark.parametrize("epoch", [5, 25, 60])
+def test_the_first_steps_count_for_the_all_reduce_only_until_there_are_others(epoch: int) -> None:
+    timers = Timers()
+    times = profiler_module._AllReduceTimes(cast("DistributedDataParallel", timers), 200)
+    shares = []
+    for step in range(121):  # a sample is told from the step after it on
+        if step % epoch == 0 and step:
+            shares.append(times.take())
+        if step <= 10 or step % timers.rate == 0:
+            timers.iteration = step
+        times.look()
+    first = 20 // epoch  # epochs that end before the first sample after the first steps is told
+    assert shares == [1.0] * first + [0.25] * (len(shares) - first)
