@@ -215,7 +215,7 @@ def _peak_mb(job: Job, folder: Path) -> float:
 
 def _markdown(results: dict[str, Any], rounds: int, job: Job) -> str:
     speed, profiler, resume, start, memory = (results[measure] for measure in MEASURES)
-    saving, profiling = 1 - speed["checkpoints_ratio"], profiler["cost"]
+    saving = 1 - speed["checkpoints_ratio"]
     beyond = resume["cost_s"] - resume["read_s"]
     rows = [
         ["torchrun, tensors in memory", f"{speed['torchrun_samples_per_s']:,.0f} samples/s", ""],
@@ -228,8 +228,8 @@ def _markdown(results: dict[str, Any], rounds: int, job: Job) -> str:
         ],
         [
             "cost of the profiler",
-            f"{profiling:.1%} ± {profiler['error']:.1%}",
-            _target(f"< {PROFILER:.0%}", profiling < PROFILER),
+            f"{profiler['cost']:.1%} ± {profiler['error']:.1%}",
+            _proven(f"< {PROFILER:.0%}", profiler["cost"], profiler["error"], PROFILER),
         ],
         ["session to the end of the first step, fresh", f"{resume['fresh_s']:.2f} s", "shown"],
         ["session to the end of the first step, resumed", f"{resume['resumed_s']:.2f} s", "shown"],
@@ -253,6 +253,11 @@ def _markdown(results: dict[str, Any], rounds: int, job: Job) -> str:
 
 def _target(text: str, reached: bool) -> str:
     return text if reached else f"{text} MISSED"
+
+
+def _proven(text: str, value: float, error: float, limit: float) -> str:
+    """Return the verdict on a value that must be below a limit, two errors of it included."""
+    return f"{text} not proven" if abs(value - limit) <= 2 * error else _target(text, value < limit)
 
 
 _IMAGE = Tensor(dtype="uint8", shape=(28, 28))

@@ -1,10 +1,11 @@
 """Where the time of a micro-batch goes, and what settings change about it.
 
     python -m bench.gpu.explore produce --servers HOST:PORT
-    python -m bench.gpu.explore run ENGINE --servers HOST:PORT --out FOLDER [--parts first phases fixed matrix]
+    python -m bench.gpu.explore run ENGINE --servers HOST:PORT --out FOLDER [--shape wide] [--parts first phases ...]
 
-`first` is the first stream of the process, span by span (`start`: its figures alone); `phases` are steady batches of
-400,000 rows, `fixed` such of 5,000; `matrix` tries settings one after another. ``explore.jsonl`` in FOLDER has the
+All is of one shape, in a session with the settings that the job has for it. `first` is the first stream of the process,
+span by span (`start`: its figures alone); `phases` are steady batches of 400,000 rows, `fixed` such of 5,000; `matrix`
+and `small-matrix` try settings on batches of these sizes one after another. ``explore.jsonl`` in FOLDER has the
 figures; `*.stacks` the samples. Settings that need a session of their own come by ``BENCH_CONF``, with
 `--parts matrix --only base`.
 """
@@ -35,7 +36,7 @@ from kbit_spark.telemetry.report import read_events
 LARGE, SMALL = 400_000, 5_000
 SIZES: Mapping[str, Mapping[int, int]] = {
     "wide": {LARGE: 4, SMALL: 16},
-    "array": {LARGE: 4},
+    "array": {LARGE: 4, SMALL: 16},
     "bytes": {LARGE: 4, SMALL: 16},
 }
 WARM_UP = 1
@@ -70,6 +71,7 @@ MATRIX: Mapping[str, Variant] = {
     "asynchronous write": Variant({ASYNC: "true"}),
     "batches of 1 GiB": Variant({BATCH: "1g"}),
     "row groups of 8 MiB": Variant({GROUPS: "8m"}),
+    "row groups of 32 MiB": Variant({GROUPS: "32m"}),
     "row groups of 64 MiB": Variant({GROUPS: "64m"}),
     "row groups of 128 MiB": Variant({GROUPS: "128m"}),
     "no dictionary": Variant({DICTIONARY: "NEVER"}),
@@ -139,15 +141,16 @@ class Stream:
 class Explorer:
     """Runs streams of one engine in one session and keeps what they show."""
 
-    def __init__(self, engine: str, servers: str, out: Path, scale: float) -> None:
+    def __init__(self, engine: str, shape: str, servers: str, out: Path, scale: float) -> None:
         self._engine = engine
+        self._shape = shape
         self._servers = servers
         self._out = out
         self._scale = scale
         self._folder = Path(tempfile.mkdtemp(prefix=f"explore-{engine}-"))
         begin = time.time()
-        configs = [self._config(name, next(iter(SIZES[name])), self._folder) for name in SIZES]
-        self.spark = ingest.session(engine, configs, {"spark.rapids.sql.metrics.level": "DEBUG"})
+        config = self._config(LARGE, self._folder)
+        self.spark = ingest.session(engine, [config], {"spark.rapids.sql.metrics.level": "DEBUG"})
         self.ready = time.time()
         self._note("session", seconds=round(self.ready - begin, 2))
 
@@ -156,53 +159,51 @@ class Explorer:
         self.spark.stop()
         shutil.rmtree(self._folder)
 
-    def start(self, shape: str) -> None:
+    def start(self) -> None:
         """Tell when the first batch of the process was committed, unobserved: samples take their time."""
-        self._note("start", shape=shape, **self._stream(shape, LARGE).figures())
+        self._note("start", **self._stream(LARGE).figures())
 
-    def first(self, shape: str) -> None:
+    def first(self) -> None:
         """Tell the first stream of the process span by span, and a second one beside it."""
         for turn in ("first", "second"):
-            with stacks.Stacks(self.spark, file := self._file(f"{turn}-{shape}"), SPAN_MS):
-                stream = self._stream(shape, LARGE)
+            with stacks.Stacks(self.spark, file := self._file(turn), SPAN_MS):
+                stream = self._stream(LARGE)
             until = stream.done[0] * 1000
             samples = [sample for sample in stacks.read(file) if sample.at_ms <= until]
-            self._note(turn, shape=shape, **stream.figures())
+            self._note(turn, **stream.figures())
             if turn == "first":
                 self._tell(stacks.timeline(samples, stream.begun * 1000))
             self._tell(stacks.summary(samples))
 
-    def phases(self, shape: str, rows: int) -> None:
+    def phases(self, rows: int) -> None:
         """Tell where steady batches of a size spend their time; the samples hold the stream's start as well."""
-        self._stream(shape, rows)
+        self._stream(rows)
         before = sql_metrics.last_id(self.spark)
-        with stacks.Stacks(self.spark, file := self._file(f"steady-{shape}-{rows}"), SPAN_MS):
-            stream = self._stream(shape, rows)
-        self._note("phases", shape=shape, rows=rows, **stream.figures())
+        with stacks.Stacks(self.spark, file := self._file(f"steady-{rows}"), SPAN_MS):
+            stream = self._stream(rows)
+        self._note("phases", rows=rows, **stream.figures())
         steady = [s for s in stacks.read(file) if stream.done[WARM_UP - 1] * 1000 <= s.at_ms <= stream.done[-1] * 1000]
         self._tell(stacks.summary(steady, len(stream.steady)))
         found = sql_metrics.executions(self.spark, before)
         writes = [execution for execution in found if execution.writes]
         for execution in writes:
-            self._note(
-                "query", shape=shape, rows=rows, id=execution.id, duration_s=execution.duration_s, nodes=execution.nodes
-            )
+            self._note("query", rows=rows, id=execution.id, duration_s=execution.duration_s, nodes=execution.nodes)
         last = writes[-SHOWN_BATCHES].id if len(writes) >= SHOWN_BATCHES else -1
         self._tell(sql_metrics.described([execution for execution in found if execution.id >= last - 2]))
 
-    def matrix(self, shape: str, rows: int, variants: Mapping[str, Variant]) -> None:
+    def matrix(self, rows: int, variants: Mapping[str, Variant]) -> None:
         """Try variants, each with a stream of its own over the same records."""
         for name, variant in variants.items():
             after = sql_metrics.last_id(self.spark)
             try:
                 with self._changed(variant):
-                    stream = self._stream(shape, rows, variant.kafka)
+                    stream = self._stream(rows, variant.kafka)
             except Exception as error:  # a setting that does not work is a finding too
-                self._note("matrix", shape=shape, rows=rows, variant=name, error=str(error)[:300])
+                self._note("matrix", rows=rows, variant=name, error=str(error)[:300])
                 continue
             writes = [e for e in sql_metrics.executions(self.spark, after) if e.writes]
             write = _top(writes[-1]) if writes else {}
-            self._note("matrix", shape=shape, rows=rows, variant=name, write=write, **stream.figures())
+            self._note("matrix", rows=rows, variant=name, write=write, **stream.figures())
 
     @contextmanager
     def _changed(self, variant: Variant) -> Iterator[None]:
@@ -220,30 +221,28 @@ class Explorer:
             for name, number in constants.items():
                 setattr(gathering, name, number)
 
-    def _stream(self, shape: str, rows: int, kafka: Mapping[str, Any] | None = None) -> Stream:
+    def _stream(self, rows: int, kafka: Mapping[str, Any] | None = None) -> Stream:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
-        config = self._config(shape, rows, folder)
+        config = self._config(rows, folder)
         config["kafka"] |= kafka or {}
         begun = time.time()
         job.run(IngestConfig.model_validate(config))
-        done = harness.Batches.of_checkpoint(folder / "checkpoint").done[: SIZES[shape][rows]]
+        done = harness.Batches.of_checkpoint(folder / "checkpoint").done[: SIZES[self._shape][rows]]
         events = read_events(folder.glob("runs/*/events.jsonl"))
         files = list(folder.glob("samples/*/*.parquet"))
         size = sum(file.stat().st_size for file in files)
         shutil.rmtree(folder)
         return Stream(begun, done, tuple(events), len(files), size)
 
-    def _config(self, shape: str, rows: int, folder: Path) -> dict[str, Any]:
-        size = int(rows * self._scale)
-        return ingest.config_of(
-            ingest.case_of(shape), shape, self._servers, folder, size, self._engine, f"{shape}-{rows}"
-        )
+    def _config(self, rows: int, folder: Path) -> dict[str, Any]:
+        case, topic = ingest.case_of(self._shape), f"{self._shape}-{rows}"
+        return ingest.config_of(case, self._shape, self._servers, folder, int(rows * self._scale), self._engine, topic)
 
     def _file(self, name: str) -> Path:
-        return self._out / f"{self._engine}-{name}.stacks"
+        return self._out / f"{self._engine}-{self._shape}-{name}.stacks"
 
     def _note(self, part: str, **figures: Any) -> None:
-        line = {"engine": self._engine, "part": part, **figures}
+        line = {"engine": self._engine, "part": part, "shape": self._shape, **figures}
         with (self._out / "explore.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
         if part != "query":
@@ -270,7 +269,7 @@ def main() -> None:
     running.add_argument("engine", choices=["gpu", "cpu"])
     running.add_argument("--out", type=Path, required=True)
     running.add_argument("--parts", nargs="*", default=["first", "phases", "fixed", "matrix"])
-    running.add_argument("--shape", default="wide", choices=list(SIZES), help="of the parts start and first")
+    running.add_argument("--shape", default="wide", choices=list(SIZES), help="of the records")
     running.add_argument("--only", nargs="*", default=list(MATRIX), choices=list(MATRIX))
     for command in (producing, running):
         command.add_argument("--servers", required=True)
@@ -280,23 +279,19 @@ def main() -> None:
         ingest.produce(arguments.servers, SIZES, arguments.scale)
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
-    explorer = Explorer(arguments.engine, arguments.servers, arguments.out, arguments.scale)
+    explorer = Explorer(arguments.engine, arguments.shape, arguments.servers, arguments.out, arguments.scale)
     if "start" in arguments.parts:
-        explorer.start(arguments.shape)
+        explorer.start()
     if "first" in arguments.parts:
-        explorer.first(arguments.shape)
+        explorer.first()
     if "phases" in arguments.parts:
-        explorer.phases("wide", LARGE)
-        explorer.phases("array", LARGE)
-    if "large-bytes" in arguments.parts:
-        explorer.phases("bytes", LARGE)
+        explorer.phases(LARGE)
     if "fixed" in arguments.parts:
-        explorer.phases("bytes", SMALL)
-        explorer.phases("wide", SMALL)
+        explorer.phases(SMALL)
     if "matrix" in arguments.parts:
-        explorer.matrix("wide", LARGE, {name: MATRIX[name] for name in arguments.only})
+        explorer.matrix(LARGE, {name: MATRIX[name] for name in arguments.only})
     if "small-matrix" in arguments.parts:
-        explorer.matrix("wide", SMALL, SMALL_MATRIX)
+        explorer.matrix(SMALL, SMALL_MATRIX)
     explorer.close()
 
 

@@ -4,7 +4,8 @@
     python -m bench.gpu.ingest run ENGINE --servers HOST:PORT --out FILE    (gpu, cpu, builtin or auto)
     python -m bench.gpu.ingest table FILE...
 
-Every engine has a session of its own; on the CPU there is no RAPIDS in it. A figure is the median of the batches after
+Every engine and shape has a process and a session of its own, with the settings that the job has for such a table; on
+the CPU there is no RAPIDS in it. A figure is the median of the batches after
 the first two, and over the runs; `decode` reads payloads from Parquet, decodes them and counts the results, and is the
 median of five runs. `auto` chooses batch by batch, see `decode.placement`; what it has learned after ten batches is
 measured by ``--shapes bytes wide json --sizes 50000:20 --warm-up 10``, given to `produce` and to all engines.
@@ -93,6 +94,18 @@ def main() -> None:
         run(arguments)
 
 
+def run(arguments: argparse.Namespace) -> None:
+    """Measure an engine and append its figures to the file `out`, one line of JSON each."""
+    for name in arguments.shapes:
+        if arguments.engine == "builtin" and case_of(name).format == "protobuf":
+            continue  # Spark's is not to be had
+        process = multiprocessing.get_context("spawn").Process(target=run_shape, args=(arguments, name))
+        process.start()
+        process.join()
+        if process.exitcode:
+            sys.exit(f"{arguments.engine}, {name}: the process ended with code {process.exitcode}")
+
+
 def _size(text: str) -> tuple[int, int]:
     rows, batches = text.split(":")
     return int(rows), int(batches)
@@ -143,30 +156,26 @@ def _send(servers: str, topic: str, name: str, rows: int, part: int) -> None:
     producer.flush()
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Measure an engine and append its figures to the file `out`, one line of JSON each."""
-    engine, out = arguments.engine, arguments.out
+def run_shape(arguments: argparse.Namespace, name: str) -> None:
+    """Measure an engine on one shape, in a session of its own."""
+    engine, out, case = arguments.engine, arguments.out, case_of(name)
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{engine}-"))
-    chosen = {name: case_of(name) for name in arguments.shapes}
-    if engine == "builtin":
-        chosen = {name: case for name, case in chosen.items() if case.format != "protobuf"}  # Spark's is not to be had
     begin = time.time()
-    configs = [config_of(case, name, arguments.servers, folder, 1, engine) for name, case in chosen.items()]
-    spark = session(engine, configs)
-    _note(out, {"engine": engine, "session_s": time.time() - begin})
-    for name, case in chosen.items():
-        if "decode" in arguments.parts and engine != "auto":
-            _note(out, {"engine": engine, "shape": name, "decode_s": _decode_s(spark, engine, case, name, folder)})
-        for rows, batches in arguments.sizes if "stream" in arguments.parts else []:
-            size = int(rows * arguments.scale)
-            for _ in range(arguments.runs):
-                here = folder / f"{name}-{rows}"
-                here.mkdir()
-                config = config_of(case, name, arguments.servers, here, size, engine, f"{name}-{rows}")
-                figures = _stream(spark, engine, case, config, batches, arguments.warm_up)
-                _note(out, {"engine": engine, "shape": name, **figures})
-                shutil.rmtree(here)
+    spark = session(engine, [config_of(case, name, arguments.servers, folder, 1, engine)])
+    _note(out, {"engine": engine, "shape": name, "session_s": time.time() - begin})
+    for rows, batches in arguments.sizes if "stream" in arguments.parts else []:
+        size = int(rows * arguments.scale)
+        for _ in range(arguments.runs):
+            here = folder / f"{name}-{rows}"
+            here.mkdir()
+            config = config_of(case, name, arguments.servers, here, size, engine, f"{name}-{rows}")
+            figures = _stream(spark, engine, case, config, batches, arguments.warm_up)
+            _note(out, {"engine": engine, "shape": name, **figures})
+            shutil.rmtree(here)
+    if "decode" in arguments.parts and engine != "auto":
+        _note(out, {"engine": engine, "shape": name, "decode_s": _decode_s(spark, engine, case, name, folder)})
     spark.stop()
+    shutil.rmtree(folder)
 
 
 def _stream(
@@ -195,7 +204,11 @@ def _note(out: Path, figures: dict[str, Any]) -> None:
 def session(
     engine: str, configs: Sequence[dict[str, Any]], further: Mapping[str, str] = MappingProxyType({})
 ) -> SparkSession:
-    """Return the session of an engine for streams of these configurations; ``BENCH_CONF`` adds settings, K=V."""
+    """Return the session of an engine for streams of these configurations; ``BENCH_CONF`` adds settings, K=V.
+
+    Raises:
+        ValueError: the streams' jobs would have different settings.
+    """
     settings = {
         "spark.master": f"local[{CORES}]",
         "spark.driver.memory": os.environ.get("BENCH_MEMORY", "24g"),
@@ -203,7 +216,11 @@ def session(
         **further,
     }
     for config in configs:
-        settings |= ingest.settings(IngestConfig.model_validate(config))
+        wanted = ingest.settings(IngestConfig.model_validate(config))
+        if differing := [key for key, value in wanted.items() if settings.get(key, value) != value]:
+            msg = f"streams of one session want different values of {', '.join(differing)}"
+            raise ValueError(msg)
+        settings |= wanted
     if engine in ("gpu", "auto"):
         settings["spark.plugins"] = "com.nvidia.spark.SQLPlugin"
     if engine == "builtin":
