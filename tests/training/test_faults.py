@@ -18,6 +18,7 @@ from tests.fixtures.jobs import SMALL, TRAIN, Job, eventually, start
 from tests.fixtures.samples import write_samples
 
 MASTER = ("--master", "local-cluster[2,1,1024]", *SMALL)
+ONE = ("--master", "local-cluster[1,1,1024]", *SMALL)
 EPOCHS, ROWS, BATCH = 6, 650, 32
 STEPS = EPOCHS * ROWS // BATCH
 
@@ -158,9 +159,9 @@ def test_a_killed_executor_is_named_and_the_run_goes_on_by_itself(submit: Callab
 
 
 def test_a_full_disk_ends_the_run_and_the_next_start_goes_on(table: str, tmp_path: Path, small_disk: SmallDisk) -> None:
-    data = config(table, tmp_path, model="mlp", model_options={})
+    data = config(table, tmp_path, model="mlp", model_options={}, world_size=1)
     data["checkpoint"] = {"dir": str(small_disk.path / "checkpoints")}
-    code, output = start(tmp_path, data, MASTER, script=TRAIN).wait()
+    code, output = start(tmp_path, data, ONE, script=TRAIN).wait()
     assert code == 1, output
     (line,) = [line for line in output.splitlines() if line.startswith("error: ")]
     assert "cannot write the checkpoint" in line
@@ -169,6 +170,6 @@ def test_a_full_disk_ends_the_run_and_the_next_start_goes_on(table: str, tmp_pat
     assert found is not None
     assert {path.name for path in (small_disk.path / "checkpoints").iterdir()} == {".lock", found.path.name}
     small_disk.grow()
-    code, output = start(tmp_path, data, MASTER, script=TRAIN).wait()
+    code, output = start(tmp_path, data, ONE, script=TRAIN).wait()
     assert code == 0, output
     assert min(e.numbers["step"] for e in events(tmp_path, "train_window")) > found.manifest.position.total_steps
