@@ -30,6 +30,7 @@ from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import Snapshot, Tensor
 from kbit_spark.tables.snapshot import require_columns, resolve, with_shape
+from tests.fixtures.operations import Operations
 from tests.fixtures.samples import IMAGE, write_samples
 
 COLUMNS = Columns("image", "label", IMAGE, 10)
@@ -253,13 +254,41 @@ print(int(peak) / 1024)
     return float(done.stdout)
 
 
-def test_resident_rows_give_the_same_batches(snapshot: Snapshot) -> None:
+@pytest.mark.parametrize("gather_bytes", [1, 20_000, 2**24])
+def test_resident_rows_give_the_same_batches(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, gather_bytes: int
+) -> None:
+    monkeypatch.setitem(resident_module.GATHER_BYTES, "cpu", gather_bytes)
     for rank in range(3):
         data = source(snapshot, rank, 3)
         plans = planned(data, 32)
         with kept(data, plans) as resident:
             for first in (0, 4):
                 assert_equal(resident.batches(plans(1), first), training_batches(data, plans(1), first))
+
+
+def test_resident_rows_of_several_steps_are_gathered_at_once(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = source(snapshot)
+    plans = planned(data, 30, 60)
+    with kept(data, plans) as resident:
+        plan = plans(0)
+        for steps in (1, 4, plan.steps):
+            monkeypatch.setitem(resident_module.GATHER_BYTES, "cpu", steps * 30 * IMAGE.nbytes)
+            with Operations() as operations:
+                assert sum(1 for _ in resident.batches(plan)) == plan.steps
+            assert operations.count == 2 * -(-plan.steps // steps)
+
+
+def test_a_change_in_one_batch_of_resident_rows_is_in_no_other(snapshot: Snapshot) -> None:
+    data = source(snapshot)
+    plans = planned(data)
+    with kept(data, plans) as resident:
+        for batch, expected in zip(resident.batches(plans(0)), training_batches(data, plans(0)), strict=True):
+            assert torch.equal(batch.inputs, expected.inputs)
+            batch.inputs.zero_()
+        assert_equal(resident.batches(plans(0)), training_batches(data, plans(0)))
 
 
 @pytest.mark.parametrize("block_rows", [1, 70, 2**16])
