@@ -6,9 +6,9 @@ A DELETE without deletion vectors writes the rows that stay into other files, to
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import DataFile, Snapshot
 from kbit_spark.storage import filesystem
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COORDINATES = ("_topic", "_partition", "_offset")
 
@@ -26,6 +29,8 @@ def deleted_rows(file: DataFile, snapshot: Snapshot) -> NDArray[np.bool_]:
     Raises:
         RunError: a file cannot be read, or the table has no coordinates.
     """
+    import pandas as pd  # here: it takes every job's start a quarter of a second, and few tables come to this
+
     names = [snapshot.stored[name].name if name in snapshot.stored else name for name in COORDINATES]
     own = _coordinates(file, names)
     first, last = own[names[2]].min(), own[names[2]].max()

@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,17 @@ from kbit_spark.training.checkpoint import Checkpoint
 from tests.fixtures.jobs import SMALL, TRAIN, Job, eventually, start
 from tests.follow.stream import Stream
 
-MASTER = ("--master", "local-cluster[2,1,1024]", *SMALL)
+MASTER = ("--master", "local-cluster[1,2,1024]", *SMALL)
 VERSIONS, ROWS, BATCH = 4, 300, 32
 Submit = Callable[..., Job]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run, and what it said on the terminal."""
+
+    folder: Path
+    output: str
 
 
 def config(folder: Path, follow: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
@@ -87,11 +96,23 @@ def slow(folder: Path) -> dict[str, Any]:
     return {"model": "tests.training.models:slow", "model_options": options}
 
 
-def test_windows_are_learnt_promoted_and_told(submit: Submit, tmp_path: Path) -> None:
-    fill(tmp_path)
-    code, output = submit(tmp_path, config(tmp_path, {"stop_after_idle_s": 1}), measured=True).wait()
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """A run over all versions that nobody disturbed, and a copy of its table in `folder`/../killed."""
+    folder = tmp_path_factory.mktemp("follow") / "whole"
+    fill(folder)
+    shutil.copytree(folder, folder.with_name("killed"))  # the order of rows follows from the names of their files
+    model = slow(folder)
+    (folder / "slow").unlink()
+    data = config(folder, {"stop_after_idle_s": 1}, **model)
+    code, output = start(folder, data, MASTER, script=TRAIN, measured=True).wait()
     assert code == 0, output
-    told = [dict(event.numbers) for event in windows(tmp_path)]
+    return Whole(folder, output)
+
+
+def test_windows_are_learnt_promoted_and_told(whole: Whole) -> None:
+    folder = whole.folder
+    told = [dict(event.numbers) for event in windows(folder)]
     assert [(n["window"], n["first_version"], n["last_version"]) for n in told] == [(i, i, i) for i in range(VERSIONS)]
     assert [n["rows_so_far"] for n in told] == [ROWS * (i + 1) for i in range(VERSIONS)]
     assert told[0]["promoted"] == 1
@@ -99,34 +120,22 @@ def test_windows_are_learnt_promoted_and_told(submit: Submit, tmp_path: Path) ->
     assert all(n["freshness_s"] > 1e6 for n in told)  # the records are of 2023
     assert all(0 < n["commit_to_model_s"] < 600 for n in told)
     assert max(n["accuracy"] for n in told) > 0.9
-    assert output.count("new rows + ") == VERSIONS
+    assert whole.output.count("new rows + ") == VERSIONS
 
-    promoted = read_promoted(tmp_path / "checkpoints")
+    promoted = read_promoted(folder / "checkpoints")
     assert promoted is not None
     assert promoted.decided_window == VERSIONS - 1
     assert promoted.champion.window == max(n["window"] for n in told if n["promoted"])
-    checkpoint.read(promoted.path(tmp_path / "checkpoints"))
-    stored = DeltaTable(str(tmp_path / "metrics")).to_pyarrow_table().to_pylist()
+    checkpoint.read(promoted.path(folder / "checkpoints"))
+    stored = DeltaTable(str(folder / "metrics")).to_pyarrow_table().to_pylist()
     rows = [dict(row["numbers"]) for row in stored if row["kind"] == "follow_window"]
     assert len(rows) == VERSIONS
     assert all("freshness_s" in numbers for numbers in rows)
 
-    (tmp_path / "checkpoints/promoted.json").unlink()  # as if killed before the last window was decided on
-    steps = newest(tmp_path).manifest.position.total_steps
-    code, output = submit(tmp_path, config(tmp_path, {"stop_after_idle_s": 1})).wait()
-    assert code == 0, output
-    again = windows(tmp_path)[-1].numbers
-    assert (again["window"], again["step"], again["promoted"]) == (VERSIONS - 1, steps, 1)
-    assert newest(tmp_path).manifest.position.total_steps == steps
 
-
-def test_killed_drivers_lose_and_repeat_nothing(submit: Submit, tmp_path: Path) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    fill(whole)
-    shutil.copytree(whole, killed)  # the order of rows follows from the names of their files
-    ends = {"stop_after_idle_s": 1}
-    # the marker's path is part of the model's identity, so both runs share it
-    model = slow(tmp_path)
+def test_killed_drivers_lose_and_repeat_nothing(submit: Submit, whole: Whole) -> None:
+    killed, ends = whole.folder.with_name("killed"), {"stop_after_idle_s": 1}
+    model = slow(whole.folder)  # the marker's path is part of the model's identity, so both runs share it
     for number in (0, 2):
         job = submit(killed, config(killed, ends, **model))
         eventually(lambda: in_mid_window(killed, number))  # noqa: B023
@@ -134,16 +143,29 @@ def test_killed_drivers_lose_and_repeat_nothing(submit: Submit, tmp_path: Path) 
         job.kill()
         assert not job.left_over(30)
         assert in_mid_window(killed, number)
-    (tmp_path / "slow").unlink()
-    for folder in (killed, whole):
-        code, output = submit(folder, config(folder, ends, **model)).wait()
-        assert code == 0, output
-    assert [newest(f).manifest.window for f in (whole, killed)] == [newest(whole).manifest.window] * 2
-    assert newest(killed).manifest.position == newest(whole).manifest.position
-    found, wanted = newest(killed).load()["model"], newest(whole).load()["model"]
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
-    assert [e.numbers["window"] for e in windows(killed)] == list(range(VERSIONS))
-    assert [e.numbers["new_rows"] for e in windows(killed)] == [e.numbers["new_rows"] for e in windows(whole)]
+    (whole.folder / "slow").unlink()
+    code, output = submit(killed, config(killed, ends, **model)).wait()
+    assert code == 0, output
+    assert is_same(killed, whole.folder)
+    told = [e.numbers for e in windows(killed)]
+    assert [numbers["window"] for numbers in told] == list(range(VERSIONS))
+    assert [numbers["new_rows"] for numbers in told] == [e.numbers["new_rows"] for e in windows(whole.folder)]
+
+    (killed / "checkpoints/promoted.json").unlink()  # as if killed before the last window was decided on
+    code, output = submit(killed, config(killed, ends, **model)).wait()
+    assert code == 0, output
+    again = windows(killed)[-1].numbers
+    steps = newest(whole.folder).manifest.position.total_steps
+    assert (again["window"], again["step"], again["promoted"]) == (VERSIONS - 1, steps, 1)
+    assert is_same(killed, whole.folder)
+
+
+def is_same(folder: Path, other: Path) -> bool:
+    """Tell whether the newest checkpoints are of the same window, position and weights."""
+    one, two = newest(folder), newest(other)
+    weights, others = one.load()["model"], two.load()["model"]
+    same = all(torch.equal(weights[name], others[name]) for name in others)
+    return same and (one.manifest.window, one.manifest.position) == (two.manifest.window, two.manifest.position)
 
 
 def test_sigterm_finishes_the_window(submit: Submit, tmp_path: Path) -> None:

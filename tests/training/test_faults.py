@@ -18,6 +18,7 @@ from tests.fixtures.jobs import SMALL, TRAIN, Job, eventually, start
 from tests.fixtures.samples import write_samples
 
 MASTER = ("--master", "local-cluster[2,1,1024]", *SMALL)
+ONE = ("--master", "local-cluster[1,1,1024]", *SMALL)
 EPOCHS, ROWS, BATCH = 6, 650, 32
 STEPS = EPOCHS * ROWS // BATCH
 
@@ -68,49 +69,66 @@ def events(folder: Path, kind: str) -> list[Event]:
     return [e for e in read_events([max((folder / "runs").glob("*/events.jsonl"))]) if e.kind == kind]
 
 
-def goes_on_from_the_checkpoint(submit: Callable[[], Job], folder: Path) -> None:
-    reached = last_step(folder)
-    assert 0 < reached < STEPS
-    (folder / "slow").unlink()
-    code, output = submit().wait()
-    assert code == 0, output
-    assert min(e.numbers["step"] for e in events(folder, "train_window")) == reached + 1
-    assert last_step(folder) == STEPS
-    assert "test  loss" in output
+def first_step(folder: Path) -> float:
+    """Return the first step of the newest run."""
+    return min(event.numbers["step"] for event in events(folder, "train_window"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_all_ranks_and_the_next_start_goes_on(
-    submit: Callable[[], Job], tmp_path: Path, number: signal.Signals
-) -> None:
-    """Ctrl-C reaches Python; SIGTERM reaches the process that was started, which is the JVM."""
-    job = submit()
-    eventually(lambda: last_step(tmp_path) > 0)
-    driver = job.python_driver()
-    (driver if number == signal.SIGINT else psutil.Process(job.process.pid)).send_signal(number)
+def kill_jvm(job: Job, _: Path) -> None:
+    """Kill the process that was started."""
+    is_killed(job, psutil.Process(job.process.pid))
+
+
+def kill_python(job: Job, _: Path) -> None:
+    """Kill the process that runs the job's code."""
+    is_killed(job, job.python_driver())
+
+
+def is_killed(job: Job, driver: psutil.Process) -> None:
+    driver.kill()
+    _, output = job.wait(60)
+    assert "Traceback" not in output
+
+
+def interrupt(job: Job, folder: Path) -> None:
+    """Send what Ctrl-C sends, to Python."""
+    is_interrupted(job, folder, job.python_driver(), signal.SIGINT)
+
+
+def terminate(job: Job, folder: Path) -> None:
+    """Send SIGTERM to the process that was started, which is the JVM."""
+    is_interrupted(job, folder, psutil.Process(job.process.pid), signal.SIGTERM)
+
+
+def is_interrupted(job: Job, folder: Path, driver: psutil.Process, number: signal.Signals) -> None:
+    driver.send_signal(number)
     code, output = job.wait(15)
     assert code == 130, output
     assert [line for line in output.splitlines() if line.startswith("error: ")] == ["error: interrupted"]
     assert "Traceback" not in output
-    assert not job.left_over()
-    (end,) = [event for event in events(tmp_path, "run") if event.labels["phase"] == "end"]
+    (end,) = [event for event in events(folder, "run") if event.labels["phase"] == "end"]
     assert end.labels["outcome"].startswith("KeyboardInterrupt")
-    if number == signal.SIGTERM:  # either leaves the same behind
-        goes_on_from_the_checkpoint(submit, tmp_path)
 
 
-@pytest.mark.parametrize("victim", ["jvm", "python"])
-def test_a_killed_driver_leaves_no_process_and_the_next_start_goes_on(
-    submit: Callable[[], Job], tmp_path: Path, victim: str
+def test_whatever_ends_the_driver_no_process_is_left_and_the_next_start_goes_on(
+    submit: Callable[[], Job], tmp_path: Path
 ) -> None:
-    job = submit()
-    eventually(lambda: last_step(tmp_path) > 0)
-    driver = job.python_driver()
-    (driver if victim == "python" else psutil.Process(job.process.pid)).kill()
-    _, output = job.wait(60)
-    assert "Traceback" not in output
-    assert not job.left_over(30)
-    goes_on_from_the_checkpoint(submit, tmp_path)
+    reached = 0
+    for end in (kill_jvm, interrupt, kill_python, terminate):
+        job = submit()
+        eventually(lambda before=reached: last_step(tmp_path) > before)  # type: ignore[misc]
+        job.remember()
+        end(job, tmp_path)
+        assert not job.left_over(30), end
+        assert first_step(tmp_path) == reached + 1, end
+        reached = last_step(tmp_path)
+        assert reached < STEPS
+    (tmp_path / "slow").unlink()
+    code, output = submit().wait()
+    assert code == 0, output
+    assert first_step(tmp_path) == reached + 1
+    assert last_step(tmp_path) == STEPS
+    assert "test  loss" in output
 
 
 def command_of(process: psutil.Process) -> str:
@@ -141,9 +159,9 @@ def test_a_killed_executor_is_named_and_the_run_goes_on_by_itself(submit: Callab
 
 
 def test_a_full_disk_ends_the_run_and_the_next_start_goes_on(table: str, tmp_path: Path, small_disk: SmallDisk) -> None:
-    data = config(table, tmp_path, model="mlp", model_options={})
+    data = config(table, tmp_path, model="mlp", model_options={}, world_size=1)
     data["checkpoint"] = {"dir": str(small_disk.path / "checkpoints")}
-    code, output = start(tmp_path, data, MASTER, script=TRAIN).wait()
+    code, output = start(tmp_path, data, ONE, script=TRAIN).wait()
     assert code == 1, output
     (line,) = [line for line in output.splitlines() if line.startswith("error: ")]
     assert "cannot write the checkpoint" in line
@@ -152,6 +170,6 @@ def test_a_full_disk_ends_the_run_and_the_next_start_goes_on(table: str, tmp_pat
     assert found is not None
     assert {path.name for path in (small_disk.path / "checkpoints").iterdir()} == {".lock", found.path.name}
     small_disk.grow()
-    code, output = start(tmp_path, data, MASTER, script=TRAIN).wait()
+    code, output = start(tmp_path, data, ONE, script=TRAIN).wait()
     assert code == 0, output
     assert min(e.numbers["step"] for e in events(tmp_path, "train_window")) > found.manifest.position.total_steps

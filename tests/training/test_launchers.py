@@ -61,23 +61,18 @@ def by_barrier(driver: Driver, table: str, tmp_path_factory: pytest.TempPathFact
     return weights(folder)
 
 
-def test_torch_distributor(driver: Driver, table: str, tmp_path: Path, by_barrier: dict[str, torch.Tensor]) -> None:
-    answer = driver.train(config(table, tmp_path, launcher="torch_distributor"))
-    assert "error" not in answer, answer
-    assert answer["outcome"]["total_steps"] == STEPS
-    assert {event["rank"] for event in events(answer, "train_window")} == {0, 1}
-    assert equal(weights(tmp_path), by_barrier)
-
-
-def test_torch_distributor_goes_on_after_a_killed_rank(
+def test_torch_distributor_trains_the_same_also_after_a_killed_rank(
     driver: Driver, table: str, tmp_path: Path, by_barrier: dict[str, torch.Tensor]
 ) -> None:
     options = {"rank": 1, "step": 5, "marker": str(tmp_path / "died")}
     saves = {"dir": str(tmp_path / "checkpoints"), "every_steps": 2}
     data = config(table, tmp_path, launcher="torch_distributor", checkpoint=saves)
     answer = driver.train({**data, "model": "tests.training.models:deadly", "model_options": options})
+    assert "error" not in answer, answer
     (restart,) = events(answer, "train_restart")
     assert "rank 1 died at step" in restart["labels"]["reason"]
+    assert answer["outcome"]["total_steps"] == STEPS
+    assert {event["rank"] for event in events(answer, "train_window")} == {0, 1}
     assert equal(weights(tmp_path), by_barrier)
 
 
