@@ -22,15 +22,12 @@ class EchoError(RunError):
 HELD_BATCHES = 32
 """Batches whose results are added up together: each addition alone would cost a small model several kernels a step."""
 
-HELD_BYTES = 2**23
-"""Memory of logits above which predictions are counted earlier."""
-
 
 class Sums:
     """Loss, correct predictions and rows, summed on the device: adding a batch waits for nothing.
 
-    When held losses are folded into their sum depends on the calls alone, so that a run which goes on from `state`
-    rounds as the one that was never interrupted. Predictions are whole numbers and may be counted at any time.
+    When held batches are folded into the sums depends on the calls alone, so that a run which goes on from `state`
+    rounds as the one that was never interrupted.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -38,20 +35,14 @@ class Sums:
         self._correct = torch.zeros((), dtype=torch.int64, device=device)
         self._rows = 0
         self._told = (0.0, 0)
-        self._losses: list[torch.Tensor] = []
-        self._predictions: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._held_bytes = 0
+        self._held: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
 
     def add(self, loss_sum: torch.Tensor, logits: torch.Tensor, targets: torch.Tensor) -> None:
-        """Add one batch: its summed loss, its logits (rows, classes), its targets (rows,); nothing may change them."""
-        self._losses.append(loss_sum.detach())
-        self._predictions.append((logits.detach(), targets))
-        self._held_bytes += logits.untyped_storage().nbytes()  # of all that a view keeps
+        """Add one batch: its summed loss, its logits (rows, classes), its targets (rows,)."""
+        self._held.append((loss_sum.detach(), logits.detach().argmax(dim=1), targets))
         self._rows += len(targets)
-        if len(self._losses) == HELD_BATCHES:
+        if len(self._held) == HELD_BATCHES:
             self._fold()
-        elif self._held_bytes > HELD_BYTES:
-            self._count_correct()
 
     def reading(self, *others: torch.Tensor) -> Reading:
         """Return the loss and the rows so far, with `others` of shape (), on their way to the CPU."""
@@ -91,22 +82,12 @@ class Sums:
         return Averages(loss / rows if rows else 0.0, correct / rows if rows else 0.0, int(rows))
 
     def _fold(self) -> None:
-        if self._losses:
-            self._loss += torch.stack(self._losses).double().sum()
-            self._losses = []
-        self._count_correct()
-
-    def _count_correct(self) -> None:
-        if not self._predictions:
+        if not self._held:
             return
-        logits, targets = map(_joined, zip(*self._predictions, strict=True))
-        self._correct += (logits.argmax(dim=1) == targets).sum()
-        self._predictions, self._held_bytes = [], 0
-
-
-def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return the parts one after the other; a single one, which may be large, is not copied."""
-    return torch.cat(parts) if len(parts) > 1 else parts[0]  # type: ignore[arg-type]
+        losses, predicted, targets = zip(*self._held, strict=True)
+        self._held = []
+        self._loss += torch.stack(losses).double().sum()
+        self._correct += (torch.cat(predicted) == torch.cat(targets)).sum()
 
 
 class Reading:

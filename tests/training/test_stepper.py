@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +18,6 @@ from kbit_spark.datasets.batches import Batch
 from kbit_spark.datasets.sharding import rank_slice
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError
-from kbit_spark.training import metrics
 from kbit_spark.training.metrics import HELD_BATCHES, Sums
 from kbit_spark.training.stepper import Stepper, _checkable
 from kbit_spark.training.world import World
@@ -171,8 +169,8 @@ def test_a_step_costs_few_operations_beyond_those_of_the_barest_loop() -> None:
             for _ in range(steps):
                 step()
         counts.append(operations.count / steps)
-    # normalize, one look for all gradients, which a CPU reads, less what the barest loop's mean and its gradient take
-    assert counts[0] <= counts[1] + 1
+    # normalize, argmax, one look for all gradients, which a CPU reads, less the barest loop's mean and its gradient
+    assert counts[0] <= counts[1] + 2
 
 
 @pytest.mark.usefixtures("alone")
@@ -201,36 +199,21 @@ def test_sums_do_not_depend_on_when_they_are_folded_and_go_on_from_their_state()
     assert found.accuracy == gone_on.accuracy
 
 
-@pytest.mark.parametrize("held_bytes", [0, 200, 2**23])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_sums_are_those_of_batches_taken_alone(
-    monkeypatch: pytest.MonkeyPatch, held_bytes: int, dtype: torch.dtype
-) -> None:
-    monkeypatch.setattr(metrics, "HELD_BYTES", held_bytes)
+def test_sums_are_those_of_batches_whose_memory_may_be_written_again(dtype: torch.dtype) -> None:
     random, sums, correct, losses = torch.Generator().manual_seed(1), Sums(CPU), 0, []
     for number in range(2 * HELD_BATCHES + 9):
         rows = 1 + number % 7
-        whole = torch.randint(4, (rows, 2, 6), generator=random).to(dtype)  # of few values, so that many are equal
-        logits, targets = whole[:, 0], torch.randint(6, (rows,), generator=random)
-        loss = nn.functional.cross_entropy(logits.float(), targets, reduction="sum")
-        sums.add(loss, logits, targets)
-        losses.append(loss)
+        logits = torch.randint(4, (rows, 6), generator=random).to(dtype)  # of few values, so that many are equal
+        targets = torch.randint(6, (rows,), generator=random)
+        losses.append(nn.functional.cross_entropy(logits.float(), targets, reduction="sum"))
         correct += int((logits.argmax(dim=1) == targets).sum())
+        sums.add(losses[-1], logits, targets)
+        logits.zero_()  # as the next pass of a model that was compiled with CUDA graphs
     total = torch.zeros((), dtype=torch.float64)
     for first in range(0, len(losses), HELD_BATCHES):
         total += torch.stack(losses[first : first + HELD_BATCHES]).double().sum()
     assert sums.state().tolist() == [total.item(), correct, sum(1 + n % 7 for n in range(len(losses)))]
-
-
-def test_sums_hold_little_memory_of_large_logits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "HELD_BYTES", 1_000)
-    sums, made = Sums(CPU), []
-    for _ in range(HELD_BATCHES - 1):
-        wide = torch.zeros(5, 20)
-        made.append(weakref.ref(wide.untyped_storage()))
-        sums.add(torch.zeros(()), wide[:, :2], torch.zeros(5, dtype=torch.int64))
-        del wide
-        assert sum(storage() is not None for storage in made) * 400 <= 1_000
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.float16, torch.float32, torch.float64])
