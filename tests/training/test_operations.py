@@ -49,5 +49,5 @@ def test_a_step_on_resident_rows_costs_few_operations_beyond_its_model(
             run(table, tmp_path / str(epochs), 16, monkeypatch, epochs=epochs, **changes)
         counts.append(operations.count)
     beyond = (counts[1] - counts[0] - barest(precision)) / STEPS
-    # normalize, argmax, one look for all gradients, which a CPU reads at once; gathers, sums, the end of an epoch are shared
+    # normalize, argmax, one look for all gradients, which a CPU reads at once; gathers, sums, an epoch's end are shared
     assert beyond <= 4.5
