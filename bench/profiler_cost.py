@@ -1,6 +1,6 @@
 """What the profiler costs a step: blocks of steps with it and without it, in turn, in the same processes.
 
-    torchrun --nproc-per-node 2 bench/profiler_cost.py [--pairs 400] [--model cnn]
+    torchrun --nproc-per-node 2 bench/profiler_cost.py [--pairs 300] [--model cnn]
 
 Two runs of a whole job differ by more than the profiler costs. Prints one JSON line: the median over the pairs of how
 much longer the block with it took, and the error of that median.
@@ -36,8 +36,8 @@ WARM_UP = 40
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=400)
-    parser.add_argument("--steps", type=int, default=20, help="of a block")
+    parser.add_argument("--pairs", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=10, help="of a block: DDP's timers are read once in ten")
     parser.add_argument("--model", default="cnn")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

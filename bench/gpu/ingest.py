@@ -5,8 +5,8 @@
     python -m bench.gpu.ingest table FILE...
 
 Every engine and shape has a process and a session of its own, with the settings that the job has for such a table; on
-the CPU there is no RAPIDS in it. A figure is the median of the batches after
-the first two, and over the runs; `decode` reads payloads from Parquet, decodes them and counts the results, and is the
+the CPU there is no RAPIDS in it. A figure is the median of the batches after the first two, and over the runs; then, in
+the same process, `decode` reads payloads from Parquet, decodes them and counts the results, and is the
 median of five runs. `auto` chooses batch by batch, see `decode.placement`; what it has learned after ten batches is
 measured by ``--shapes bytes wide json --sizes 50000:20 --warm-up 10``, given to `produce` and to all engines.
 """

@@ -94,7 +94,7 @@ def list_row_groups(files: Sequence[DataFile]) -> list[RowGroup]:
 
 
 class Footers:
-    """Opens files, and keeps the footers of the last ones, `KEPT_FOOTER_BYTES`: each row group opens its file anew."""
+    """Opens files anew for each row group, and keeps the newest footer, others up to `KEPT_FOOTER_BYTES` in all."""
 
     def __init__(self) -> None:
         self._known: dict[str, pq.FileMetaData] = {}
@@ -110,7 +110,7 @@ class Footers:
         parquet = _open(path, footer)
         self._known[path] = parquet.metadata
         self._bytes += parquet.metadata.serialized_size
-        while self._bytes > KEPT_FOOTER_BYTES:
+        while self._bytes > KEPT_FOOTER_BYTES and len(self._known) > 1:  # the newest is soon asked for again
             self._forget(next(iter(self._known)))  # the one that was not asked for longest
         return parquet
 

@@ -164,7 +164,10 @@ class Trainer:
         end = time.perf_counter() + LAST_WINDOWS_S
         with suppress(Exception):  # the fault is being raised, and another one must not hide it
             while self._pending and self._pending[0].reading.at.reached(end - time.perf_counter()):
-                self._tell_window(self._pending.popleft(), self._sums)
+                pending = self._pending.popleft()
+                if not self._stepper.is_finite(pending.reading):
+                    return  # to find out whose fault it was would wait for all that the GPU has to do
+                self._tell_window(pending, self._sums)
 
     @torch.no_grad()
     def _evaluate(self, split: Split, sums: Sums | None = None) -> Averages:

@@ -54,7 +54,10 @@ class Reporter:
         return Window(total_steps, learning_rate, self._window.take(), self._load.read())
 
     def window(self, epoch: int, window: Window, loss: float, ended: Moment) -> None:
-        """Tell a window, in the order of its steps, once the device has done them: at `ended`, which is past."""
+        """Tell a window, in the order of its steps, once the device has done them: at `ended`, which is past.
+
+        The times of single steps, and what waited for data, are those of the launching CPU, some steps ahead of a GPU.
+        """
         span_s, self._told = ended.seconds_since(self._told), ended
         numbers = {"loss": loss, "learning_rate": window.learning_rate, **window.steps.speeds(span_s), **window.load}
         numbers |= {"epoch_steps": self._epoch_steps, "epoch_step": window.step - self._before_epoch}

@@ -122,6 +122,11 @@ class Stepper:
         """Return what `window_loss` needs, on its way; nothing waits."""
         return sums.reading(self._infinite)
 
+    def is_finite(self, reading: Reading) -> bool:
+        """Tell whether no update up to the reading was skipped; waits for no more than the reading."""
+        _, infinite = reading.wait()
+        return not infinite
+
     def window_loss(self, reading: Reading, sums: Sums) -> float:
         """Return this rank's mean loss between the reading before and this one.
 

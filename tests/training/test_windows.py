@@ -202,3 +202,12 @@ def test_a_gpu_that_hangs_does_not_keep_a_fault(table: str, tmp_path: Path, monk
         run(table, tmp_path, 100, monkeypatch, recorder)
     assert recorder.told() == []
     assert waits == [pytest.approx(loop.LAST_WINDOWS_S, abs=0.5)]
+
+
+def test_a_fault_does_not_wait_to_learn_whose_loss_is_not_finite(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both(monkeypatch)
+    monkeypatch.setattr(Sums, "check_own", lambda self, error: pytest.fail("waits for all that the GPU has to do"))
+    with pytest.raises(RunError, match=r"part-1\.parquet"):
+        run(table, tmp_path, 100, monkeypatch, log_every_steps=1)
