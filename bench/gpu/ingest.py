@@ -6,9 +6,9 @@
 
 Every engine and shape has a process and a session of its own, with the settings that the job has for such a table; on
 the CPU there is no RAPIDS in it. A figure is the median of the batches after the first two, and over the runs; then, in
-the same process, `decode` reads payloads from Parquet, decodes them and counts the results, and is the
-median of five runs. `auto` chooses batch by batch, see `decode.placement`; what it has learned after ten batches is
-measured by ``--shapes bytes wide json --sizes 50000:20 --warm-up 10``, given to `produce` and to all engines.
+the same process, `decode` reads payloads from Parquet, decodes them and counts the results, and is the median of five
+runs. `auto` chooses batch by batch, see `decode.placement`; what it has learned after ten batches is measured by
+``--shapes bytes wide json --sizes 50000:20 --warm-up 10``, given to `produce` and to all engines.
 """
 
 from __future__ import annotations
@@ -94,18 +94,6 @@ def main() -> None:
         run(arguments)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Measure an engine and append its figures to the file `out`, one line of JSON each."""
-    for name in arguments.shapes:
-        if arguments.engine == "builtin" and case_of(name).format == "protobuf":
-            continue  # Spark's is not to be had
-        process = multiprocessing.get_context("spawn").Process(target=run_shape, args=(arguments, name))
-        process.start()
-        process.join()
-        if process.exitcode:
-            sys.exit(f"{arguments.engine}, {name}: the process ended with code {process.exitcode}")
-
-
 def _size(text: str) -> tuple[int, int]:
     rows, batches = text.split(":")
     return int(rows), int(batches)
@@ -154,6 +142,18 @@ def _send(servers: str, topic: str, name: str, rows: int, part: int) -> None:
         if index % 1000 == 0:
             producer.poll(0)
     producer.flush()
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure an engine and append its figures to the file `out`, one line of JSON each."""
+    for name in arguments.shapes:
+        if arguments.engine == "builtin" and case_of(name).format == "protobuf":
+            continue  # Spark's is not to be had
+        process = multiprocessing.get_context("spawn").Process(target=run_shape, args=(arguments, name))
+        process.start()
+        process.join()
+        if process.exitcode:
+            sys.exit(f"{arguments.engine}, {name}: the process ended with code {process.exitcode}")
 
 
 def run_shape(arguments: argparse.Namespace, name: str) -> None:

@@ -179,19 +179,19 @@ class StepClock:
     """Counts steps until they are taken."""
 
     _steps: list[float] = field(default_factory=list)
-    _waits: list[float] = field(default_factory=list)
+    _waited_s: float = 0.0
     _rows: int = 0
 
     def step(self, seconds: float, waited: float, rows: int) -> None:
         """Count one finished step of `rows` local rows; `seconds` include what was `waited` for data."""
         self._steps.append(seconds)
-        self._waits.append(waited)
+        self._waited_s += waited
         self._rows += rows
 
     def take(self) -> Steps:
         """Return the steps counted since the last call."""
-        steps = Steps(self._steps, sum(self._waits), self._rows)
-        self._steps, self._waits, self._rows = [], [], 0
+        steps = Steps(self._steps, self._waited_s, self._rows)
+        self._steps, self._waited_s, self._rows = [], 0.0, 0
         return steps
 
 

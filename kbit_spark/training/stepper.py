@@ -188,7 +188,7 @@ class Stepper:
         self.scaler.unscale_(self.optimizer)
         limit, norm = self._config.optimizer.clip_norm, None
         if limit is not None:
-            norm = nn.utils.clip_grad_norm_((p for same in self._by_dtype.values() for p in same), limit)
+            norm = nn.utils.clip_grad_norm_(self._parameters, limit)
         if self._config.precision != "fp16":
             self._guard(self._gradients() if norm is None else [[norm.float()]], sums)
         self.scaler.step(self.optimizer)

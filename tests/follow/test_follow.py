@@ -90,8 +90,13 @@ def in_mid_window(folder: Path, number: int) -> bool:
 
 
 def slow(folder: Path) -> dict[str, Any]:
-    """Return a model that takes its time for as long as the file `folder`/slow is there."""
+    """Return a model that takes its time from now on for as long as the file `folder`/slow is there."""
     (folder / "slow").touch()
+    return patient(folder)
+
+
+def patient(folder: Path) -> dict[str, Any]:
+    """Return the same model, without the file."""
     options = {"marker": str(folder / "slow"), "pause_s": 0.3}
     return {"model": "tests.training.models:slow", "model_options": options}
 
@@ -102,9 +107,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     folder = tmp_path_factory.mktemp("follow") / "whole"
     fill(folder)
     shutil.copytree(folder, folder.with_name("killed"))  # the order of rows follows from the names of their files
-    model = slow(folder)
-    (folder / "slow").unlink()
-    data = config(folder, {"stop_after_idle_s": 1}, **model)
+    data = config(folder, {"stop_after_idle_s": 1}, **patient(folder))
     code, output = start(folder, data, MASTER, script=TRAIN, measured=True).wait()
     assert code == 0, output
     return Whole(folder, output)

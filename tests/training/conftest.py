@@ -7,11 +7,13 @@ import os
 import secrets
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 ROOT = Path(__file__).parents[2]
 RUN = {"KBIT_TEST_RUN": secrets.token_hex(8)}
@@ -64,3 +66,12 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """Be the only rank of a process group."""
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+        yield
+        dist.destroy_process_group()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 import torch
-import torch.distributed as dist
 from pydantic import ValidationError
 from torch.nn.parallel import DistributedDataParallel
 
@@ -82,16 +80,9 @@ def test_the_report_shows_a_bar_for_each_rank() -> None:
     assert all(text in html for text in ("rank 0", "rank 1", "forward", "all reduce"))
 
 
-@pytest.fixture
-def network(tmp_path: Path) -> Iterator[DistributedDataParallel]:
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
-    yield DistributedDataParallel(torch.nn.Linear(4, 4))
-    dist.destroy_process_group()
-
-
-def test_all_reduce_is_sampled_more_and_more_rarely(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: DistributedDataParallel
-) -> None:
+@pytest.mark.usefixtures("alone")
+def test_all_reduce_is_sampled_more_and_more_rarely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = DistributedDataParallel(torch.nn.Linear(4, 4))
     monkeypatch.setitem(profiler_module.DDP_EVERY, "cpu", 70)
     samples: list[int] = []
     add = profiler_module._Share.add

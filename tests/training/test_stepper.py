@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -49,14 +48,6 @@ def one_step(rank: int, size: int, path: str) -> None:
     if rank == 0:
         torch.save({"weight": made.model.weight.detach(), "loss": averages.loss, "rows": averages.rows}, path + ".pt")
     dist.destroy_process_group()
-
-
-@pytest.fixture
-def alone() -> Iterator[None]:
-    with tempfile.TemporaryDirectory() as folder:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
-        yield
-        dist.destroy_process_group()
 
 
 def reference() -> torch.Tensor:
