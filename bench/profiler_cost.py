@@ -37,7 +37,7 @@ def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=300)
-    parser.add_argument("--steps", type=int, default=10, help="of a block: DDP's timers are read once in ten")
+    parser.add_argument("--steps", type=int, default=10, help="of a block")
     parser.add_argument("--model", default="cnn")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -82,7 +82,7 @@ def _stepping(model: str, *, phases: bool) -> Callable[[int], None]:
         profiler.mark("data_wait")
         profiler.mark("host_to_device")
         stepper.accumulate(batch, sums, group=1, last=True)
-        profiler.end_step(number, updated=True)
+        profiler.end_step(number)
 
     return step
 

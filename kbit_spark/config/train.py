@@ -170,6 +170,10 @@ class TrainConfig(Frozen):
     seed: int = Field(default=0, ge=0)
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    cuda_graph: Literal["auto"] | bool = "auto"
+    """Launch a step on a GPU as one CUDA graph, captured after the first steps: the launches of a small model take longer
+    than its work. `auto`: in runs of 200 steps or more. Not with precision fp16, nor with accumulated batches."""
+
     optimizer: OptimizerConfig = OptimizerConfig()
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     checkpoint: CheckpointConfig

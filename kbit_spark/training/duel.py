@@ -8,7 +8,7 @@ import torch
 
 from kbit_spark.schemas import Split
 from kbit_spark.training.collectives import add_up
-from kbit_spark.training.metrics import Sums
+from kbit_spark.training.metrics import Sums, classes
 from kbit_spark.training.promotion import Paired
 from kbit_spark.training.world import World
 
@@ -27,7 +27,7 @@ class Marks(Sums):
     def add(self, loss_sum: torch.Tensor, logits: torch.Tensor, targets: torch.Tensor) -> None:
         """Add one batch, see `Sums.add`."""
         super().add(loss_sum, logits, targets)
-        self._marks.append(logits.detach().argmax(dim=1) == targets)
+        self._marks.append(classes(logits) == targets)
 
     def marks(self) -> torch.Tensor:
         """Return this rank's marks, bool of shape (rows,)."""

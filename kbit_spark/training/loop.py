@@ -71,7 +71,7 @@ class Trainer:
         Raises:
             RunError: bad data, a loss that is not finite, a checkpoint that cannot be written.
         """
-        with closing(self._keeper), closing(self._profiler), closing(self._data):
+        with closing(self._keeper), closing(self._profiler), closing(self._data), closing(self._stepper):
             return self._fit()
 
     def _fit(self) -> Outcome:
@@ -117,7 +117,7 @@ class Trainer:
                 self._stepper.accumulate(batch, sums, group=group, last=last)
                 seconds = time.perf_counter() - began
                 self._count_step(step + 1)
-                self._profiler.end_step(self._position.total_steps, updated=last)
+                self._profiler.end_step(self._position.total_steps)
                 self._reporter.step(
                     epoch, self._position.total_steps, seconds=seconds, waited=waited, rows=len(batch.targets)
                 )

@@ -39,7 +39,11 @@ class Sums:
 
     def add(self, loss_sum: torch.Tensor, logits: torch.Tensor, targets: torch.Tensor) -> None:
         """Add one batch: its summed loss, its logits (rows, classes), its targets (rows,)."""
-        self._held.append((loss_sum.detach(), logits.detach().argmax(dim=1), targets))
+        self.add_predicted(loss_sum.detach(), classes(logits), targets)
+
+    def add_predicted(self, loss_sum: torch.Tensor, predicted: torch.Tensor, targets: torch.Tensor) -> None:
+        """Add one batch: its summed loss, the classes that were predicted (rows,), its targets (rows,)."""
+        self._held.append((loss_sum, predicted, targets))
         self._rows += len(targets)
         if len(self._held) == HELD_BATCHES:
             self._fold()
@@ -147,6 +151,11 @@ class Averages:
     loss: float
     accuracy: float
     rows: int
+
+
+def classes(logits: torch.Tensor) -> torch.Tensor:
+    """Return the predicted classes, int64 of shape (rows,), of logits of shape (rows, classes)."""
+    return logits.detach().argmax(dim=1)
 
 
 def cross_entropy_sum(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,6 +23,38 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig, device: torch.devi
     if config.name == "sgd":
         return SGD(model.parameters(), lr=rate, momentum=config.momentum, weight_decay=decay, fused=fused)
     return Adam(model.parameters(), lr=rate, weight_decay=decay, fused=fused)
+
+
+_HOW = ("fused", "foreach", "capturable", "differentiable")
+"""How an optimizer computes, which is for the device to say and not for a checkpoint."""
+
+
+def load_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
+    """Take the `state_dict` of an optimizer back that may have been on another kind of device."""
+    groups = [
+        {**saved, **{key: own[key] for key in _HOW if key in own}}
+        for saved, own in zip(state["param_groups"], optimizer.param_groups, strict=True)
+    ]
+    optimizer.load_state_dict({**state, "param_groups": groups})
+
+
+@contextmanager
+def rate_from(optimizer: Optimizer, rate: torch.Tensor) -> Iterator[None]:
+    """Have the optimizer read its learning rate from `rate`, of shape () on its device.
+
+    A step that is captured meanwhile reads what `rate` holds when it is replayed.
+    """
+    capturing = rate.is_cuda and torch.cuda.is_current_stream_capturing()
+    before = [dict(group) for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+        if "capturable" in group:  # else Adam refuses to be captured; set at other times, it warns
+            group["capturable"] = capturing
+    try:
+        yield
+    finally:
+        for group, own in zip(optimizer.param_groups, before, strict=True):
+            group.update(own)
 
 
 def make_schedule(optimizer: Optimizer, config: OptimizerConfig, total_steps: int) -> LambdaLR:

@@ -3,22 +3,22 @@
 On the CPU every step is measured by the wall clock. On a GPU events are recorded on its stream between the phases of
 every `GPU_EVERY`-th step and read steps later, so nothing waits for them; copies that run beside the computation then
 cost only what the stream waits. DDP's all-reduce overlaps the backward pass: only the part that the pass ends up
-waiting for, the slowest rank included, counts as `all_reduce` and not as `backward`. DDP's own timers tell it, of a
-sample of steps.
+waiting for, the slowest rank included, counts as `all_reduce` and not as `backward`. A pass calls back when all
+gradients are computed, just before DDP does that waiting.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
+from torch.autograd import Variable
 from torch.profiler import ProfilerActivity, profile
 
 from kbit_spark.config.train import ProfileConfig
@@ -27,13 +27,9 @@ from kbit_spark.training.world import World
 Phase = Literal["data_wait", "host_to_device", "forward", "backward", "all_reduce", "optimizer", "metrics"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 GPU_EVERY = 16
-DDP_FIRST_STEPS = 10
-"""DDP takes the times of all of them; they are those of a process that still warms up."""
 
-DDP_EVERY = {"cpu": 10, "cuda": 200}
-"""Steps between two of which DDP takes its times; at first fewer, twice as many each time, so that a short run has some
-as well. On a GPU reading them waits for the step before, and until launches are ahead of it again a small model loses
-some 3 ms: every 50 steps, that was 1.5 % of steps of 4.4 ms."""
+Marks = list[tuple[Phase, torch.cuda.Event]]
+"""Phases and when each of them ends."""
 
 
 class Profiler:
@@ -47,46 +43,55 @@ class Profiler:
 
     def __init__(self, config: ProfileConfig, world: World, folder: Path) -> None:
         self._clock = _Clock() if world.device.type == "cpu" else _GpuClock()
-        self._on, self._trace_steps = config.phases, config.trace_steps
+        self.on, self._trace_steps = config.phases, config.trace_steps
         self._world, self._folder = world, folder
-        self._ddp: _AllReduceTimes | None = None
         self._trace: profile | None = None
-        self._measuring = False
-        self._updates, self._steps = 0, 0
-
-    def watch(self, network: torch.nn.Module) -> None:
-        """Take the all-reduce times of `network` if it is DDP's."""
-        if self._on and isinstance(network, DistributedDataParallel):
-            self._ddp = _AllReduceTimes(network, DDP_EVERY[self._world.device.type])
+        self.measuring = False
+        """Whether the marks of this step count."""
 
     def begin_step(self, step: int) -> None:
         """Begin the clock and, where it is asked for, the trace of the run's step number `step` (from 1)."""
         if self._trace_steps is not None and step == self._trace_steps[0]:
             self._start_trace()
-        if self._on:
-            self._measuring = self._clock.begin()
+        if self.on:
+            self.measuring = self._clock.begin()
 
     def mark(self, phase: Phase) -> None:
         """End `phase`, which began at the mark before."""
-        if self._measuring:
+        if self.measuring:
             self._clock.mark(phase)
 
-    def end_step(self, step: int, *, updated: bool) -> None:
-        """End the step; `updated` if it ended with an all-reduce."""
-        self._updates += updated
-        self._steps += 1
-        if self._ddp is not None and updated:
-            self._ddp.look()
+    def mark_gradients(self, loss: torch.Tensor) -> None:
+        """Have the pass back from `loss` end `backward` when it has computed all gradients of this rank."""
+        if self.measuring:
+            callback = partial(self.mark, "backward")
+            loss.register_hook(lambda _: Variable._execution_engine.queue_callback(callback))  # type: ignore[no-untyped-call]
+
+    def end_step(self, step: int) -> None:
+        """End the step."""
         if self._trace is not None and self._trace_steps is not None and step >= self._trace_steps[1]:
             self.close()
+
+    @contextmanager
+    def capturing(self, *, measured: bool) -> Iterator[Marks]:
+        """Keep the marks of a step that a CUDA graph captures, if it is to be `measured`, for `replayed`."""
+        assert isinstance(self._clock, _GpuClock)
+        before, self.measuring = self.measuring, measured
+        try:
+            with self._clock.capturing() as marks:
+                yield marks
+        finally:
+            self.measuring = before
+
+    def replayed(self, marks: Marks) -> None:
+        """Count the marks of a step that was replayed just now."""
+        if self.measuring:
+            assert isinstance(self._clock, _GpuClock)
+            self._clock.replayed(marks)
 
     def take(self) -> dict[str, float]:
         """Return each phase's share of the time measured since the last call, together 1; empty without steps."""
         seconds = self._clock.take()
-        if self._ddp is not None and self._steps:
-            waited = seconds["backward"] * self._ddp.take() * self._updates / self._steps
-            seconds = {**seconds, "backward": seconds["backward"] - waited, "all_reduce": waited}
-        self._updates, self._steps = 0, 0
         total = sum(seconds.values())
         return {phase: value / total for phase, value in seconds.items()} if total else {}
 
@@ -131,103 +136,68 @@ class _Clock:
 
 
 class _GpuClock(_Clock):
-    """Measures some steps by events on the current stream."""
+    """Measures some steps by events on the current stream, one after the other."""
 
     def __init__(self) -> None:
         super().__init__()
         self._begun = 0
-        self._open: list[tuple[Phase | None, torch.cuda.Event]] = []
-        self._waiting: deque[list[tuple[Phase | None, torch.cuda.Event]]] = deque()
+        self._start: torch.cuda.Event | None = None
+        self._marks: Marks = []
+        self._waiting: deque[tuple[torch.cuda.Event, Marks]] = deque()
 
     def begin(self) -> bool:
         self._begun += 1
-        if self._open:
-            self._waiting.append(self._open)
-            self._open = []
+        self._finish()
         if self._begun % GPU_EVERY != 1:
             return False
         self._read(wait=False)
-        self._record(None)
+        if self._waiting:  # its events, if they are a graph's, must not be recorded again
+            return False
+        self._start = _event()
         return True
 
     def mark(self, phase: Phase) -> None:
-        self._record(phase)
+        self._marks.append((phase, _event()))
 
     def take(self) -> dict[Phase, float]:
-        if self._open:
-            self._waiting.append(self._open)
-            self._open = []
+        self._finish()
         self._read(wait=True)
         return super().take()
 
-    def _record(self, phase: Phase | None) -> None:
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        self._open.append((phase, event))
+    @contextmanager
+    def capturing(self) -> Iterator[Marks]:
+        """Collect marks apart from those of this step."""
+        before, self._marks = self._marks, []
+        try:
+            yield self._marks
+        finally:
+            self._marks = before
+
+    def replayed(self, marks: Marks) -> None:
+        """Add the marks of a graph."""
+        self._marks += marks
+
+    def _finish(self) -> None:
+        if self._start is not None:
+            self._waiting.append((self._start, self._marks))
+        self._start, self._marks = None, []
 
     def _read(self, *, wait: bool) -> None:
-        while self._waiting and (wait or self._waiting[0][-1][1].query()):  # type: ignore[no-untyped-call]
-            events = self._waiting.popleft()
-            events[-1][1].synchronize()
-            for (_, before), (phase, event) in pairwise(events):
-                assert phase is not None
+        while self._waiting and (wait or _last(*self._waiting[0]).query()):  # type: ignore[no-untyped-call]
+            start, marks = self._waiting.popleft()
+            _last(start, marks).synchronize()
+            for before, (phase, event) in zip([start, *(event for _, event in marks)], marks, strict=False):
                 self._seconds[phase] += before.elapsed_time(event) / 1_000
 
 
-class _AllReduceTimes:
-    """Which share of a backward pass waits for its all-reduce, from the timers of DDP's reducer.
-
-    The reducer takes a sample in each of its first steps and in those whose number is a multiple of the rate; it tells
-    it from the step after on, until it has the next one.
-    """
-
-    def __init__(self, network: DistributedDataParallel, most: int) -> None:
-        self._network, self._most = network, most
-        self._set_rate(min(most, 2 * DDP_FIRST_STEPS))
-        self._steps, self._seen = 0, -1
-        self._first, self._later = _Share(), _Share()
-        self._last: float | None = None
-
-    def look(self) -> None:
-        """Take the newest sample if there is a new one."""
-        sampled, self._steps = self._steps, self._steps + 1
-        if sampled > DDP_FIRST_STEPS and sampled % self._rate:
-            return
-        found = self._network._get_ddp_logging_data()  # type: ignore[no-untyped-call]
-        if found.get("iteration", -1) == self._seen or "backward_comm_time" not in found:
-            return
-        self._seen = found["iteration"]
-        share = self._first if sampled <= DDP_FIRST_STEPS else self._later
-        share.add(found)
-        if share is self._later and self._rate < self._most:
-            self._set_rate(min(self._most, 2 * self._rate))
-
-    def take(self) -> float:
-        """Return the share in the samples since the last call, that before where there are none.
-
-        The samples of the first steps count only until there are others.
-        """
-        if self._later.passes:
-            self._last, self._later = self._later.value, _Share()
-        return self._first.value if self._last is None else self._last
-
-    def _set_rate(self, rate: int) -> None:
-        self._rate = rate
-        self._network._set_ddp_runtime_logging_sample_rate(rate)  # type: ignore[no-untyped-call]
+def _event() -> torch.cuda.Event:
+    """Return an event that is recorded on the current stream; where that is captured, by each replay."""
+    captured = torch.cuda.is_current_stream_capturing()
+    options = {"external": True} if captured else {}
+    event = torch.cuda.Event(enable_timing=True, **options)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
 
 
-@dataclass
-class _Share:
-    """Nanoseconds of backward passes, and how many of them waited."""
-
-    waited: int = 0
-    passes: int = 0
-
-    def add(self, sample: Mapping[str, int]) -> None:
-        waited = max(0, sample["backward_comm_time"] - sample["backward_compute_comm_overlap_time"])
-        self.waited += waited
-        self.passes += sample["backward_compute_time"] + waited
-
-    @property
-    def value(self) -> float:
-        return self.waited / self.passes if self.passes else 0.0
+def _last(start: torch.cuda.Event, marks: Marks) -> torch.cuda.Event:
+    return marks[-1][1] if marks else start

@@ -65,6 +65,7 @@ def _train(job: TrainJob, task: Task, publish: Publish, client: Client) -> Outco
     torch.set_num_threads(world.threads)
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        torch.cuda.set_stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]  # the default one has no graphs
     client.log(f"rank {world.rank} of {world.size} on {world.host}, {world.device}, {world.threads} threads")
     alone = job.config.strategy == "single"
     with nullcontext() if alone else process_group(world, publish, job.config.rendezvous_timeout_s):

@@ -15,9 +15,10 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.batches import Batch
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError
-from kbit_spark.training.metrics import Reading, Sums, cross_entropy_sum
-from kbit_spark.training.optimizer import make_optimizer, make_schedule
+from kbit_spark.training.metrics import Reading, Sums, classes, cross_entropy_sum
+from kbit_spark.training.optimizer import load_optimizer, make_optimizer, make_schedule, rate_from
 from kbit_spark.training.profiler import Profiler
+from kbit_spark.training.step_graph import Result, StepGraph, captures
 from kbit_spark.training.strategy import make_strategy
 from kbit_spark.training.world import World
 
@@ -28,7 +29,8 @@ class Stepper:
     """Model, optimizer, schedule and scaler of one rank.
 
     Gradients are averaged over the rows of the global batches of a step, whatever each rank holds of them: a rank
-    scales its summed loss by ``world size / rows``, and the strategy takes the mean over the ranks.
+    scales its summed loss by ``world size / rows``, and the strategy takes the mean over the ranks. `close` it before
+    the process group.
 
     Args:
         model: the bare model, already on the device.
@@ -46,7 +48,6 @@ class Stepper:
         self._world = world
         self._strategy = make_strategy(model, config, world)
         self._profiler = profiler or Profiler(config.profile, world, Path(config.checkpoint.dir))
-        self._profiler.watch(self._strategy.network)
         self.optimizer = make_optimizer(model, config.optimizer, world.device)
         self.schedule = make_schedule(self.optimizer, config.optimizer, total_steps)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.precision == "fp16")
@@ -60,6 +61,17 @@ class Stepper:
             # The fused optimizers skip the step on the device, as they do for a GradScaler.
             self.optimizer.found_inf = self._infinite  # type: ignore[attr-defined]
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
+        # On a GPU each step reads it there, be it captured or not, so that both compute the same.
+        self._rate = torch.zeros((), device=world.device) if world.device.type == "cuda" else None
+        self._rate_there = 0.0
+        self._graph: StepGraph | None = None
+        if captures(config, world, total_steps):
+            self._graph = StepGraph(self._whole_step, self._profiler, world)
+
+    def close(self) -> None:
+        """Give back what the process group must not outlive."""
+        if self._graph is not None:
+            self._graph.close()
 
     @property
     def learning_rate(self) -> float:
@@ -72,16 +84,22 @@ class Stepper:
         Raises:
             RunError: the gradients are not finite; the weights stay as they were. With DDP all ranks raise it.
         """
-        with nullcontext() if last else self._strategy.gathering():
-            logits = self._forward(self._strategy.network, batch)
-            loss = cross_entropy_sum(logits, batch.targets)
-            self._profiler.mark("forward")
-            torch.autograd.backward(self.scaler.scale(loss), self._weight(group))
-        self._profiler.mark("backward")
-        sums.add(loss, logits, batch.targets)
-        self._profiler.mark("metrics")
+        self._set_rate()
+        if self._graph is not None:
+            result = self._graph.take(batch)
+            sums.add_predicted(result.loss, result.predicted, batch.targets)
+            self._profiler.mark("metrics")
+        else:
+            with nullcontext() if last else self._strategy.gathering():
+                result = self._add_gradients(batch, group)
+            sums.add_predicted(result.loss, result.predicted, batch.targets)
+            self._profiler.mark("metrics")
+            if last:
+                self._check_gradients()
+                self._check_at_once(sums)
+                self._step_weights()
         if last:
-            self._update(sums)
+            self._after_update()
 
     @torch.no_grad()
     def evaluate(self, batch: Batch, sums: Sums) -> None:
@@ -155,7 +173,7 @@ class Stepper:
     def restore(self, state: dict[str, Any]) -> None:
         """Take `state` back, some of it replaced by this rank's `local_state`."""
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_optimizer(self.optimizer, state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
@@ -179,37 +197,67 @@ class Stepper:
             logits: torch.Tensor = model(inputs)
         return logits
 
-    def _update(self, sums: Sums) -> None:
-        """Step the optimizer.
+    def _whole_step(self, batch: Batch) -> Result:
+        """Take a step on one batch without waiting for the device."""
+        result = self._add_gradients(batch, 1)
+        self._check_gradients()
+        self._step_weights()
+        return result
 
-        DDP has averaged the gradients, so a loss that is not finite on one rank makes them not finite on all: the ranks
-        agree without a message. Under averaging a rank fails alone, before it spoils the mean.
+    def _add_gradients(self, batch: Batch, group: int) -> Result:
+        """Add the gradients of one batch of a group of `group`."""
+        logits = self._forward(self._strategy.network, batch)
+        loss = cross_entropy_sum(logits, batch.targets)
+        self._profiler.mark("forward")
+        self._profiler.mark_gradients(loss)
+        torch.autograd.backward(self.scaler.scale(loss), self._weight(group))
+        self._profiler.mark("all_reduce")
+        result = Result(loss.detach(), classes(logits))
+        self._profiler.mark("metrics")
+        return result
+
+    def _check_gradients(self) -> None:
+        """Limit the gradients, and note on the device whether all are finite.
+
+        DDP has averaged them, so a loss that is not finite on one rank makes them not finite on all: the ranks agree
+        without a message. Under averaging a rank fails alone, before it spoils the mean.
         """
         self.scaler.unscale_(self.optimizer)
         limit, norm = self._config.optimizer.clip_norm, None
         if limit is not None:
             norm = nn.utils.clip_grad_norm_(self._parameters, limit)
         if self._config.precision != "fp16":
-            self._guard(self._gradients() if norm is None else [[norm.float()]], sums)
-        self.scaler.step(self.optimizer)
+            # one kernel for all of them: the one with which a GradScaler looks, here without a scale
+            for same in self._gradients() if norm is None else [[norm.float()]]:
+                torch._amp_foreach_non_finite_check_and_unscale_(same, self._infinite, self._one)
+
+    def _check_at_once(self, sums: Sums) -> None:
+        if self._world.device.type == "cpu":  # which need not be waited for
+            self.check_finite(sums)
+
+    def _step_weights(self) -> None:
+        with nullcontext() if self._rate is None else rate_from(self.optimizer, self._rate):
+            self.scaler.step(self.optimizer)
         self.scaler.update()
+        self._profiler.mark("optimizer")
+
+    def _after_update(self) -> None:
         self.schedule.step()
         for parameter in self._parameters:  # an optimizer's zero_grad opens a span for the profiler, which takes longer
             parameter.grad = None
-        self._profiler.mark("optimizer")
         self._strategy.after_update(self.schedule.last_epoch)
         self._profiler.mark("all_reduce")
+
+    def _set_rate(self) -> None:
+        """Bring the learning rate to the GPU where it has changed."""
+        if self._rate is not None and self._rate_there != self.learning_rate:
+            self._rate_there = self.learning_rate
+            self._rate.fill_(self._rate_there)
 
     def _gradients(self) -> list[list[torch.Tensor]]:
         """Return the gradients, or what is finite where they are, as real numbers; those of one dtype together."""
         found = [[_real(p.grad) for p in same if p.grad is not None] for same in self._by_dtype.values()]
         return [_checkable(same) for same in found if same]
-
-    def _guard(self, checked: list[list[torch.Tensor]], sums: Sums) -> None:
-        for same in checked:  # one kernel for all of them: the one with which a GradScaler looks, here without a scale
-            torch._amp_foreach_non_finite_check_and_unscale_(same, self._infinite, self._one)
-        if self._world.device.type == "cpu":
-            self.check_finite(sums)
 
 
 def _checkable(gradients: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 import time
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from pydantic import ValidationError
 from torch.nn.parallel import DistributedDataParallel
 
 from kbit_spark.config.train import ProfileConfig
 from kbit_spark.events import Event
 from kbit_spark.telemetry.report import render
-from kbit_spark.training import profiler as profiler_module
 from kbit_spark.training.profiler import PHASES, Profiler
 from kbit_spark.training.world import World
 
@@ -31,7 +32,7 @@ def one_step(profiler: Profiler, step: int) -> None:
     profiler.mark("forward")
     torch.rand(10).sum()
     profiler.mark("backward")
-    profiler.end_step(step, updated=True)
+    profiler.end_step(step)
 
 
 def test_shares_of_the_time_add_up_and_begin_anew(tmp_path: Path) -> None:
@@ -80,55 +81,42 @@ def test_the_report_shows_a_bar_for_each_rank() -> None:
     assert all(text in html for text in ("rank 0", "rank 1", "forward", "all reduce"))
 
 
+class Slow(torch.autograd.Function):
+    """Hands inputs on; their gradient takes a while."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.05)
+        return gradient
+
+
 @pytest.mark.usefixtures("alone")
-def test_all_reduce_is_sampled_more_and_more_rarely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("delay_s", "least", "most"), [(0.02, 0.0, 0.1), (0.15, 0.5, 0.8)])
+def test_the_all_reduce_counts_as_far_as_the_backward_pass_waits_for_it(
+    tmp_path: Path, delay_s: float, least: float, most: float
+) -> None:
     network = DistributedDataParallel(torch.nn.Linear(4, 4))
-    monkeypatch.setitem(profiler_module.DDP_EVERY, "cpu", 70)
-    samples: list[int] = []
-    add = profiler_module._Share.add
-    monkeypatch.setattr(
-        profiler_module._Share, "add", lambda self, sample: (samples.append(sample["iteration"]), add(self, sample))
-    )
+
+    def late(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        threading.Timer(delay_s, done.set_result, [bucket.buffer()]).start()
+        return done
+
+    late.__annotations__.clear()  # DDP refuses those that are text
+    network.register_comm_hook(None, late)
     profiler = Profiler(ProfileConfig(), WORLD, tmp_path)
-    profiler.watch(network)
-    for step in range(1, 300):
+    for step in range(1, 6):
         profiler.begin_step(step)
-        network(torch.rand(2, 4)).sum().backward()
-        profiler.mark("backward")
-        profiler.end_step(step, updated=True)
-    assert samples == [*range(1, 11), 20, 40, 70, 140, 210, 280]
-    assert 0 < profiler.take()["all_reduce"] < 1
-
-
-class Timers:
-    """Answers as DDP's timers do: warming up, all of the pass is waiting; later a quarter of it."""
-
-    def __init__(self) -> None:
-        self.iteration, self.rate = 0, 1
-
-    def _set_ddp_runtime_logging_sample_rate(self, rate: int) -> None:
-        self.rate = rate
-
-    def _get_ddp_logging_data(self) -> dict[str, int]:
-        waited, computed = (1_000, 0) if self.iteration <= 10 else (1, 3)
-        return {
-            "iteration": self.iteration,
-            "backward_comm_time": waited,
-            "backward_compute_comm_overlap_time": 0,
-            "backward_compute_time": computed,
-        }
-
-
-@pytest.mark.parametrize("epoch", [5, 25, 60])
-def test_the_first_steps_count_for_the_all_reduce_only_until_there_are_others(epoch: int) -> None:
-    timers = Timers()
-    times = profiler_module._AllReduceTimes(cast("DistributedDataParallel", timers), 200)
-    shares = []
-    for step in range(121):  # a sample is told from the step after it on
-        if step % epoch == 0 and step:
-            shares.append(times.take())
-        if step <= 10 or step % timers.rate == 0:
-            timers.iteration = step
-        times.look()
-    first = 20 // epoch  # epochs that end before the first sample after the first steps is told
-    assert shares == [1.0] * first + [0.25] * (len(shares) - first)
+        loss = network(Slow.apply(torch.rand(2, 4, requires_grad=True))).sum()
+        profiler.mark("forward")
+        profiler.mark_gradients(loss)
+        loss.backward()
+        profiler.mark("all_reduce")
+        profiler.end_step(step)
+    shares = profiler.take()
+    assert least <= shares["all_reduce"] <= most
+    assert shares["backward"] > 0.2

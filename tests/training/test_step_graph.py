@@ -1,0 +1,198 @@
+"""Steps as one CUDA graph: when they are, and on a GPU that they are the steps that they replace."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.datasets.batches import Batch
+from kbit_spark.errors import RunError
+from kbit_spark.training.metrics import Sums
+from kbit_spark.training.profiler import PHASES, Profiler
+from kbit_spark.training.saver import host_copy
+from kbit_spark.training.step_graph import WARM_UP_STEPS, captures
+from kbit_spark.training.stepper import Stepper
+from kbit_spark.training.world import World
+
+BATCH = 64
+CUDA = torch.device("cuda", 0)
+on_a_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+
+
+def config(**changes: Any) -> TrainConfig:
+    base = {"data": {"table": "t"}, "checkpoint": {"dir": "c"}, "global_batch_size": BATCH}
+    return TrainConfig.model_validate({**base, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "device", "steps", "captured", "reason"),
+    [
+        ({}, "cuda", 10_000, True, ""),
+        ({}, "cuda", 20, False, ""),
+        ({}, "cpu", 10_000, False, ""),
+        ({"cuda_graph": False}, "cuda", 10_000, False, ""),
+        ({"cuda_graph": True}, "cuda", 20, True, ""),
+        ({"cuda_graph": True}, "cpu", 10_000, False, "the device is cpu"),
+        ({"precision": "fp16"}, "cuda", 10_000, False, "precision=fp16"),
+        ({"optimizer": {"accumulate_steps": 2}}, "cuda", 10_000, False, "accumulate_steps"),
+    ],
+)
+def test_long_runs_on_a_gpu_are_captured_and_the_log_says_why_others_are_not(
+    caplog: pytest.LogCaptureFixture, changes: dict[str, Any], device: str, steps: int, *, captured: bool, reason: str
+) -> None:
+    caplog.set_level(logging.INFO, logger="kbit_spark")
+    world = World(0, 1, "localhost", 1, torch.device(device))
+    assert captures(config(**changes), world, steps) == captured
+    assert reason in caplog.text
+    assert bool(caplog.text) == bool(reason)
+
+
+class Model(nn.Module):
+    """Has what changes from step to step beside weights: random numbers and running statistics."""
+
+    def __init__(self, *, waits: bool = False) -> None:
+        super().__init__()
+        self._waits = waits
+        self.layers = nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 10)
+        )
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self._waits and float(inputs.sum()) < 0:  # a GPU must be waited for, which no graph can hold
+            inputs = -inputs
+        logits: torch.Tensor = self.layers(inputs)
+        return logits
+
+
+class Run:
+    """Some steps of a stepper on the GPU."""
+
+    def __init__(self, changes: dict[str, Any], *, waits: bool = False) -> None:
+        made = config(**changes)
+        torch.manual_seed(0)
+        world = World(0, 1, "localhost", 1, CUDA)
+        self.profiler = Profiler(made.profile, world, Path(tempfile.gettempdir()))
+        self.stepper = Stepper(Model(waits=waits).to(CUDA), made, world, 200, self.profiler)
+        self.sums, self.steps = Sums(CUDA), 0
+
+    def take(self, steps: int, batch: Batch | None = None) -> None:
+        for _ in range(steps):
+            random = torch.Generator(CUDA).manual_seed(self.steps)
+            images = torch.randint(256, (BATCH, 8, 8), generator=random, device=CUDA, dtype=torch.uint8)
+            drawn = Batch(images, torch.randint(10, (BATCH,), generator=random, device=CUDA))
+            self.steps += 1
+            self.profiler.begin_step(self.steps)
+            self.profiler.mark("data_wait")
+            self.stepper.accumulate(batch or drawn, self.sums, group=1, last=True)
+            self.profiler.end_step(self.steps)
+
+    def tensors(self) -> list[torch.Tensor]:
+        return [tensor.detach().clone() for tensor in self.stepper.model.state_dict().values()]
+
+
+@pytest.fixture
+def alone_on_gpu() -> Iterator[None]:
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+    torch.cuda.set_device(CUDA)
+    with tempfile.TemporaryDirectory() as folder, torch.cuda.stream(torch.cuda.Stream(CUDA)):
+        dist.init_process_group("nccl", init_method=f"file://{folder}/store", rank=0, world_size=1, device_id=CUDA)
+        yield
+        dist.destroy_process_group()
+
+
+SETTINGS = [
+    {},
+    {"strategy": "single"},
+    {"precision": "bf16"},
+    {"optimizer": {"name": "sgd", "momentum": 0.9, "decay": "cosine", "warmup_steps": 5, "clip_norm": 1.0}},
+    {"strategy": "averaging", "averaging": {"every_steps": 3}},
+]
+
+
+@pytest.mark.usefixtures("alone_on_gpu")
+class TestOnGpu:
+    pytestmark = on_a_gpu
+
+    @pytest.mark.parametrize("changes", SETTINGS)
+    def test_a_graph_takes_the_steps_that_it_replaces_and_draws_the_same_numbers(self, changes: dict[str, Any]) -> None:
+        found = []
+        for graph in (False, True):
+            torch.manual_seed(7)
+            run = Run({**changes, "cuda_graph": graph})
+            torch.manual_seed(8)
+            run.take(100)
+            shares = run.profiler.take()
+            found.append((run.tensors(), run.sums.state(), torch.cuda.get_rng_state(CUDA)))
+            assert set(shares) == set(PHASES)
+            assert sum(shares.values()) == pytest.approx(1)
+            assert min(shares["forward"], shares["backward"], shares["optimizer"]) > 0
+            run.stepper.close()
+        (plain, plain_sums, plain_random), (graphed, sums, random) = found
+        assert all(torch.equal(a, b) for a, b in zip(plain, graphed, strict=True))
+        assert torch.allclose(plain_sums, sums, rtol=1e-12)
+        assert torch.equal(plain_random, random)
+
+    def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_ended(self) -> None:
+        whole = Run({"cuda_graph": True})
+        whole.take(50)
+        state, random = host_copy(whole.stepper.state()), torch.cuda.get_rng_state(CUDA)
+        whole.take(50)
+        again = Run({"cuda_graph": True})
+        again.stepper.restore(state)
+        torch.cuda.set_rng_state(random, CUDA)
+        again.steps = 50
+        again.take(50)
+        assert all(torch.equal(a, b) for a, b in zip(whole.tensors(), again.tensors(), strict=True))
+        whole.stepper.close()
+        again.stepper.close()
+
+    def test_a_model_that_waits_for_the_gpu_is_launched_kernel_by_kernel(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, logger="kbit_spark")
+        found = []
+        for graph in (False, True):
+            torch.manual_seed(7)
+            run = Run({"cuda_graph": graph}, waits=True)
+            torch.manual_seed(8)
+            run.take(40)
+            found.append(run.tensors())
+            run.stepper.close()
+        assert "cannot be captured as a CUDA graph" in caplog.text
+        assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+    def test_a_loss_that_is_not_finite_leaves_the_weights_and_is_told(self) -> None:
+        run = Run({"cuda_graph": True, "data": {"table": "t", "scale": 1.0}})
+        run.take(WARM_UP_STEPS + 5)
+        before = [parameter.detach().clone() for parameter in run.stepper.model.parameters()]
+        weight = next(run.stepper.model.parameters())
+        with torch.no_grad():
+            weight[0, 0] = torch.nan
+        run.take(2)
+        with torch.no_grad():
+            weight[0, 0] = before[0][0, 0]
+        assert all(torch.equal(a, b) for a, b in zip(before, run.stepper.model.parameters(), strict=True))
+        with pytest.raises(RunError, match="the loss is not finite"):
+            run.stepper.check_finite(run.sums)
+        run.stepper.close()
+
+    def test_a_batch_of_another_size_is_launched_kernel_by_kernel(self) -> None:
+        run = Run({"cuda_graph": True})
+        run.take(WARM_UP_STEPS + 5)
+        small = Batch(
+            torch.zeros((5, 8, 8), device=CUDA, dtype=torch.uint8), torch.zeros(5, device=CUDA, dtype=torch.int64)
+        )
+        run.take(1, small)
+        run.take(3)
+        assert run.sums.state()[2] == BATCH * (WARM_UP_STEPS + 8) + 5
+        run.stepper.close()
