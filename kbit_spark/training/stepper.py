@@ -239,12 +239,12 @@ class Stepper:
         with nullcontext() if self._rate is None else rate_from(self.optimizer, self._rate):
             self.scaler.step(self.optimizer)
         self.scaler.update()
+        for parameter in self._parameters:  # an optimizer's zero_grad opens a span for the profiler, which takes longer
+            parameter.grad = None
         self._profiler.mark("optimizer")
 
     def _after_update(self) -> None:
         self.schedule.step()
-        for parameter in self._parameters:  # an optimizer's zero_grad opens a span for the profiler, which takes longer
-            parameter.grad = None
         self._strategy.after_update(self.schedule.last_epoch)
         self._profiler.mark("all_reduce")
 

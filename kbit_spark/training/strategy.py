@@ -145,7 +145,11 @@ class Averaging:
         if group is None:
             msg = "the averaging strategy needs a process group"
             raise RuntimeError(msg)
-        average_parameters(cast("Iterator[nn.Parameter]", iter(averaged)), group)
+        # It gives what it averages new memory; a step that was captured goes on with the memory of the parameters.
+        means = [tensor.detach() for tensor in averaged]
+        average_parameters(cast("Iterator[nn.Parameter]", iter(means)), group)
+        for tensor, mean in zip(averaged, means, strict=True):
+            tensor.detach().copy_(mean)
         for buffer in buffers:
             if not buffer.is_floating_point():
                 copy_from_first(buffer)
