@@ -76,11 +76,12 @@ class StepGraph:
     Args:
         step: takes a step on a batch: gradients and weights; it must not wait for the GPU.
         profiler: some steps are measured, by a graph of their own.
-        world: this rank; its current stream must not be CUDA's default one, or DDP cannot be captured.
+
+    The current stream must not be CUDA's default one, or DDP cannot be captured.
     """
 
-    def __init__(self, step: Callable[[Batch], Result], profiler: Profiler, world: World) -> None:
-        self._step, self._profiler, self._world = step, profiler, world
+    def __init__(self, step: Callable[[Batch], Result], profiler: Profiler) -> None:
+        self._step, self._profiler = step, profiler
         self._left: int | None = WARM_UP_STEPS
         self._batch: Batch | None = None
         self._plain: _Captured | None = None
@@ -92,11 +93,12 @@ class StepGraph:
         """Take a step; the result is the caller's.
 
         Raises:
-            RunError: the capture failed in a way after which the ranks cannot go on.
+            RunError: the capture failed in a way after which the rank cannot go on.
         """
         if self._left == 0:
             self._left = None
-            self._capture(batch)
+            if (error := self._capture(batch)) is not None:
+                return self._after(error, batch)
         if self._plain is None or not self._fits(batch):
             self._left = self._left and self._left - 1
             return self._step(batch)
@@ -127,7 +129,19 @@ class StepGraph:
         self._replayed += 1
         return result
 
-    def _capture(self, batch: Batch) -> None:
+    def _after(self, error: Exception, batch: Batch) -> Result:
+        """Take the step that could not be captured, after which all others are launched kernel by kernel."""
+        text = " ".join(str(error).split())
+        try:
+            result = self._step(batch)
+        except RuntimeError as second:  # DDP, for one, cannot begin again where its backward pass was broken off
+            msg = f"a step cannot be captured as a CUDA graph, nor taken after that: {text}"
+            raise RunError(msg, "set cuda_graph=false") from second
+        log.info("steps are launched kernel by kernel: the model cannot be captured as a CUDA graph: %s", text)
+        return result
+
+    def _capture(self, batch: Batch) -> Exception | None:
+        """Capture the steps to come; return what prevents it."""
         self._batch = Batch(batch.inputs.clone(), batch.targets.clone())
         random = torch.cuda.default_generators[torch.cuda.current_device()]
         state = random.clone_state()
@@ -139,13 +153,9 @@ class StepGraph:
             self.close()
             self._batch = None
             random.graphsafe_set_state(state)  # the one that it has still counts what a graph would draw
-            text = " ".join(str(error).split())
-            if self._world.size > 1:
-                msg = f"a step cannot be captured as a CUDA graph: {text}"
-                raise RunError(msg, "cuda_graph=false launches it kernel by kernel") from error
-            log.info("steps are launched kernel by kernel: the model cannot be captured as a CUDA graph: %s", text)
-        else:
-            log.info("a step is one CUDA graph from here on")
+            return error
+        log.info("a step is one CUDA graph from here on")
+        return None
 
     def _captured(self, batch: Batch, *, measured: bool) -> _Captured:
         """Capture a step, which is not taken by it."""

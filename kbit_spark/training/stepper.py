@@ -66,7 +66,7 @@ class Stepper:
         self._rate_there = 0.0
         self._graph: StepGraph | None = None
         if captures(config, world, total_steps):
-            self._graph = StepGraph(self._whole_step, self._profiler, world)
+            self._graph = StepGraph(self._whole_step, self._profiler)
 
     def close(self) -> None:
         """Give back what the process group must not outlive."""
@@ -199,6 +199,7 @@ class Stepper:
 
     def _whole_step(self, batch: Batch) -> Result:
         """Take a step on one batch without waiting for the device."""
+        self._drop_gradients()  # a capture that failed may have left some
         result = self._add_gradients(batch, 1)
         self._check_gradients()
         self._step_weights()
@@ -239,9 +240,12 @@ class Stepper:
         with nullcontext() if self._rate is None else rate_from(self.optimizer, self._rate):
             self.scaler.step(self.optimizer)
         self.scaler.update()
+        self._drop_gradients()
+        self._profiler.mark("optimizer")
+
+    def _drop_gradients(self) -> None:
         for parameter in self._parameters:  # an optimizer's zero_grad opens a span for the profiler, which takes longer
             parameter.grad = None
-        self._profiler.mark("optimizer")
 
     def _after_update(self) -> None:
         self.schedule.step()
