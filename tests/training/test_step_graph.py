@@ -57,32 +57,49 @@ def test_long_runs_on_a_gpu_are_captured_and_the_log_says_why_others_are_not(
     assert bool(caplog.text) == bool(reason)
 
 
-class Model(nn.Module):
-    """Has what changes from step to step beside weights: random numbers and running statistics."""
+class Waits(torch.autograd.Function):
+    """Hands inputs on, and has the CPU wait for their gradient, which no graph can hold."""
 
-    def __init__(self, *, waits: bool = False) -> None:
+    @staticmethod
+    def forward(ctx: Any, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient if float(gradient.sum()) != 1.5 else -gradient
+
+
+class Model(nn.Module):
+    """Has what changes from step to step beside weights: random numbers and running statistics.
+
+    It may wait for the GPU in the `forward` or in the `backward` pass.
+    """
+
+    def __init__(self, waits: str = "") -> None:
         super().__init__()
         self._waits = waits
+        self._last = nn.Linear(10, 10)
         self.layers = nn.Sequential(
             nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 10)
         )
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        if self._waits and float(inputs.sum()) < 0:  # a GPU must be waited for, which no graph can hold
+        if self._waits == "forward" and float(inputs.sum()) < 0:
             inputs = -inputs
-        logits: torch.Tensor = self.layers(inputs)
+        hidden: torch.Tensor = self.layers(inputs)
+        logits: torch.Tensor = self._last(Waits.apply(hidden) if self._waits == "backward" else hidden)
         return logits
 
 
 class Run:
     """Some steps of a stepper on the GPU."""
 
-    def __init__(self, changes: dict[str, Any], *, waits: bool = False) -> None:
+    def __init__(self, changes: dict[str, Any], waits: str = "") -> None:
         made = config(**changes)
         torch.manual_seed(0)
         world = World(0, 1, "localhost", 1, CUDA)
         self.profiler = Profiler(made.profile, world, Path(tempfile.gettempdir()))
-        self.stepper = Stepper(Model(waits=waits).to(CUDA), made, world, 200, self.profiler)
+        self.stepper = Stepper(Model(waits).to(CUDA), made, world, 200, self.profiler)
         self.sums, self.steps = Sums(CUDA), 0
 
     def take(self, steps: int, batch: Batch | None = None) -> None:
@@ -156,20 +173,28 @@ class TestOnGpu:
         whole.stepper.close()
         again.stepper.close()
 
+    @pytest.mark.parametrize(("waits", "strategy"), [("forward", "ddp"), ("forward", "single"), ("backward", "single")])
     def test_a_model_that_waits_for_the_gpu_is_launched_kernel_by_kernel(
-        self, caplog: pytest.LogCaptureFixture
+        self, caplog: pytest.LogCaptureFixture, waits: str, strategy: str
     ) -> None:
         caplog.set_level(logging.INFO, logger="kbit_spark")
         found = []
         for graph in (False, True):
             torch.manual_seed(7)
-            run = Run({"cuda_graph": graph}, waits=True)
+            run = Run({"cuda_graph": graph, "strategy": strategy}, waits)
             torch.manual_seed(8)
             run.take(40)
             found.append(run.tensors())
             run.stepper.close()
         assert "cannot be captured as a CUDA graph" in caplog.text
         assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+    def test_a_backward_pass_that_waits_ends_a_run_of_ddp_with_the_way_out(self) -> None:
+        run = Run({"cuda_graph": True}, "backward")
+        with pytest.raises(RunError, match="cannot be captured as a CUDA graph") as raised:
+            run.take(WARM_UP_STEPS + 1)
+        assert "cuda_graph=false" in raised.value.hint
+        run.stepper.close()
 
     def test_a_loss_that_is_not_finite_leaves_the_weights_and_is_told(self) -> None:
         run = Run({"cuda_graph": True, "data": {"table": "t", "scale": 1.0}})
