@@ -18,7 +18,8 @@ from kbit_spark.codecs.gpu.layout import Node
 from kbit_spark.codecs.gpu.program import FAULTS, FIRST_FAULT, UNSURE, program_for
 from kbit_spark.codecs.plan import Plan
 
-HARNESS = Path(__file__).with_name("harness.cpp")
+HERE = Path(__file__).parent
+SUPPORT = HERE.parents[1] / "jars/kbit-gpu/src/main/resources/kbit/gpu/support.cu"
 TOMBSTONE, OK = 0, 1
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 _DTYPES = {
@@ -51,7 +52,7 @@ class Simulated:
         if not self._binary.exists():
             source = folder / f"{name}.cpp"
             source.write_text(program.source)
-            _compile(source, _harness(folder), "-o", self._binary)
+            compile_cpp(source, _built(folder, HERE / "harness.cpp"), support(folder), "-o", self._binary)
 
     def decode(self, payloads: Sequence[bytes | None], rows: int = 1) -> list[dict[str, Any] | None]:
         """Decode payloads in batches of `rows`.
@@ -88,14 +89,20 @@ class Simulated:
                     yield {"error": FAULTS[code - FIRST_FAULT], "position": int(position[row])}
 
 
-def _harness(folder: Path) -> Path:
-    built = folder / "harness.o"
+def support(folder: Path) -> Path:
+    """Return the kernels that no program brings itself, compiled for the CPU in `folder`."""
+    return _built(folder, SUPPORT, "-x", "c++")
+
+
+def _built(folder: Path, source: Path, *options: str) -> Path:
+    built = folder / f"{source.stem}.o"
     if not built.exists():
-        _compile(HARNESS, "-c", "-o", built)
+        compile_cpp(*options, "-c", source, "-o", built)
     return built
 
 
-def _compile(*arguments: str | Path) -> None:
+def compile_cpp(*arguments: str | Path) -> None:
+    """Run the compiler, with sanitizers."""
     subprocess.run(["g++", "-std=c++17", "-O1", "-w", *SANITIZERS, *map(str, arguments)], check=True)
 
 

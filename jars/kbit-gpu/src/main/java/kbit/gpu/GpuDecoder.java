@@ -31,13 +31,12 @@ final class GpuDecoder {
     byte[] status = null;
     Verdicts verdicts = new Verdicts();
     ColumnVector result;
-    try (Batch batch = launcher.run(payloads);
-        Masks masks = new Masks(program, batch, launcher)) {
-      if (masks.notOk() > 0) {
+    try (Batch batch = launcher.run(payloads)) {
+      if (batch.masks().notOk() > 0) {
         status = batch.downloadStatus();
         verdicts = referee.judge(payloads, status, batch.downloadPositions());
       }
-      result = assemble(batch, masks, status, verdicts.faults);
+      result = assemble(batch, status, verdicts.faults);
     }
     if (!verdicts.decoded.isEmpty()) result = Patch.apply(result, type, verdicts.decoded);
     result = purged(result);
@@ -50,10 +49,10 @@ final class GpuDecoder {
     }
   }
 
-  private ColumnVector assemble(Batch batch, Masks masks, byte[] status, List<Verdicts.Fault> faults) {
+  private ColumnVector assemble(Batch batch, byte[] status, List<Verdicts.Fault> faults) {
     int rows = batch.rows();
     try (Assembly assembly = new Assembly()) {
-      ColumnView value = Columns.value(program, batch, masks, assembly);
+      ColumnView value = Columns.value(program, batch, assembly);
       ColumnView error = ErrorColumn.of(rows, faults, assembly);
       int tombstones = status == null ? 0 : tombstones(status);
       DeviceMemoryBuffer valid = tombstones == 0 ? null : assembly.own(Transfers.upload(maskOfRecords(status)));
