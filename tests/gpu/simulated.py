@@ -77,6 +77,8 @@ class Simulated:
         for status in blocks:
             position = np.frombuffer(next(blocks), "<i4")
             buffers = [next(blocks) for _ in self._program.layout.buffers]
+            for node in self._program.layout.columns:
+                _check_nulls_are_empty(node, buffers, np.frombuffer(status, "u1") == OK)
             columns = [_Values(node, buffers) for node in self._program.layout.columns]
             for row, code in enumerate(status):
                 if code == TOMBSTONE:
@@ -112,6 +114,19 @@ def _blocks(data: bytes) -> Iterator[bytes]:
         (size,) = struct.unpack_from("<Q", data, at)
         yield data[at + 8 : at + 8 + size]
         at += 8 + size
+
+
+def _check_nulls_are_empty(node: Node, buffers: list[bytes], present: np.ndarray) -> None:
+    """Check that texts and lists that are null, or in a null, have no items; the JVM takes that for granted."""
+    if node.valid is not None:
+        present = present & (np.frombuffer(buffers[node.valid], "u1") == 1)
+    if node.offsets >= 0 and node.child is not None:
+        lengths = np.diff(np.frombuffer(buffers[node.offsets], "<i4"))
+        assert not lengths[~present].any(), f"a null of {node.tree} has items"
+        if node.item:
+            _check_nulls_are_empty(node.item, buffers, np.ones(lengths.sum(), bool))
+    for child in node.children:
+        _check_nulls_are_empty(child, buffers, present)
 
 
 class _Values:
