@@ -7,13 +7,10 @@
 #include <memory>
 #include <vector>
 
-using u8 = unsigned char;
-using u32 = unsigned int;
-using i32 = int;
-using i64 = long long;
+#include "support.h"
+
 extern "C" void measure(const u8*, const i32*, const u32*, i64, i64*, u8*, i32*);
 extern "C" void fill(const u8*, const i32*, const u32*, i64, const i64*, u8* const*, u8*, i32*);
-extern "C" void copy_spans(const u8*, i64, const i64*, const i32*, u8*);
 i64 simulated_thread = 0;
 
 struct BufferSpec { int lane, width, extra; };
@@ -93,12 +90,14 @@ int main(int, char** argv) {
       simulated_thread = i;
       fill(data.get(), offsets.data(), valid.data(), n, bases.data(), pointers.data(), status.data(), position.data());
     }
+    std::vector<Span> table;
+    i64 copiers = 0;
     for (auto& s : copies) {
-      for (i64 i = 0; i < total(s.lane); i++) {
-        simulated_thread = 32 * i;
-        copy_spans(data.get(), total(s.lane), (const i64*)pointers[s.source], (const i32*)pointers[s.offsets], pointers[s.data]);
-      }
+      const i64 count = total(s.lane), shift = 2 + table.size() % 4;  // 4, 8, 16 or 32 threads an element
+      table.push_back({0, (const i64*)pointers[s.source], (const i32*)pointers[s.offsets], pointers[s.data], count, shift});
+      copiers = share(table.back(), copiers, sizes[s.data] ? count << shift : 0);
     }
+    launch(copiers, [&] { copy_spans(data.get(), table.data(), table.size()); });
     write(out, status.data(), n);
     write(out, position.data(), 4 * n);
     for (size_t k = 0; k < specs.size(); k++) write(out, pointers[k], sizes[k]);

@@ -18,7 +18,8 @@ from kbit_spark.codecs.gpu.layout import Node
 from kbit_spark.codecs.gpu.program import FAULTS, FIRST_FAULT, UNSURE, program_for
 from kbit_spark.codecs.plan import Plan
 
-HARNESS = Path(__file__).with_name("harness.cpp")
+HERE = Path(__file__).parent
+SUPPORT = HERE.parents[1] / "jars/kbit-gpu/src/main/resources/kbit/gpu/support.cu"
 TOMBSTONE, OK = 0, 1
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 _DTYPES = {
@@ -51,7 +52,7 @@ class Simulated:
         if not self._binary.exists():
             source = folder / f"{name}.cpp"
             source.write_text(program.source)
-            _compile(source, _harness(folder), "-o", self._binary)
+            compile_cpp(source, _built(folder, HERE / "harness.cpp"), support(folder), "-o", self._binary)
 
     def decode(self, payloads: Sequence[bytes | None], rows: int = 1) -> list[dict[str, Any] | None]:
         """Decode payloads in batches of `rows`.
@@ -76,6 +77,8 @@ class Simulated:
         for status in blocks:
             position = np.frombuffer(next(blocks), "<i4")
             buffers = [next(blocks) for _ in self._program.layout.buffers]
+            for node in self._program.layout.columns:
+                _check_nulls_are_empty(node, buffers, np.frombuffer(status, "u1") == OK)
             columns = [_Values(node, buffers) for node in self._program.layout.columns]
             for row, code in enumerate(status):
                 if code == TOMBSTONE:
@@ -88,14 +91,20 @@ class Simulated:
                     yield {"error": FAULTS[code - FIRST_FAULT], "position": int(position[row])}
 
 
-def _harness(folder: Path) -> Path:
-    built = folder / "harness.o"
+def support(folder: Path) -> Path:
+    """Return the kernels that no program brings itself, compiled for the CPU in `folder`."""
+    return _built(folder, SUPPORT, "-x", "c++")
+
+
+def _built(folder: Path, source: Path, *options: str) -> Path:
+    built = folder / f"{source.stem}.o"
     if not built.exists():
-        _compile(HARNESS, "-c", "-o", built)
+        compile_cpp(*options, "-c", source, "-o", built)
     return built
 
 
-def _compile(*arguments: str | Path) -> None:
+def compile_cpp(*arguments: str | Path) -> None:
+    """Run the compiler, with sanitizers."""
     subprocess.run(["g++", "-std=c++17", "-O1", "-w", *SANITIZERS, *map(str, arguments)], check=True)
 
 
@@ -105,6 +114,19 @@ def _blocks(data: bytes) -> Iterator[bytes]:
         (size,) = struct.unpack_from("<Q", data, at)
         yield data[at + 8 : at + 8 + size]
         at += 8 + size
+
+
+def _check_nulls_are_empty(node: Node, buffers: list[bytes], present: np.ndarray) -> None:
+    """Check that texts and lists that are null, or in a null, have no items; the JVM takes that for granted."""
+    if node.valid is not None:
+        present = present & (np.frombuffer(buffers[node.valid], "u1") == 1)
+    if node.offsets >= 0 and node.child is not None:
+        lengths = np.diff(np.frombuffer(buffers[node.offsets], "<i4"))
+        assert not lengths[~present].any(), f"a null of {node.tree} has items"
+        if node.item:
+            _check_nulls_are_empty(node.item, buffers, np.ones(lengths.sum(), bool))
+    for child in node.children:
+        _check_nulls_are_empty(child, buffers, present)
 
 
 class _Values:

@@ -127,19 +127,3 @@ template <class T> DEVICE inline void put_item(u8* tensor, i64 index, T value) {
   __builtin_memcpy(tensor + index * sizeof(T), &value, sizeof(T));
 #endif
 }
-
-KERNEL void pack_flags(const u8* flags, u8 wanted, i64 count, u32* words) {
-  i64 word = thread_index();
-  if (word * 32 >= count) return;
-  u32 mask = 0;
-  for (int i = 0; i < 32 && word * 32 + i < count; i++) mask |= (u32)(flags[word * 32 + i] == wanted) << i;
-  words[word] = mask;
-}
-
-// One warp an element. A source may lie outside of `data`: symbols and defaults are constants of the program.
-KERNEL void copy_spans(const u8* data, i64 count, const i64* source, const i32* offsets, u8* out) {
-  i64 i = thread_index() / 32;
-  if (i >= count || source[i] == NO_SOURCE) return;
-  const u8* from = (const u8*)((u64)data + (u64)source[i]);
-  each([&](int l) { for (i64 j = offsets[i] + l; j < offsets[i + 1]; j += 32) out[j] = from[j - offsets[i]]; });
-}

@@ -18,6 +18,7 @@ final class Batch implements AutoCloseable {
   private final DeviceMemoryBuffer position;
   private Slab kept;
   private Slab scratch;
+  private Masks masks;
 
   Batch(Program program, int rows) {
     this.program = program;
@@ -54,16 +55,20 @@ final class Batch implements AutoCloseable {
     }
   }
 
-  /** Allocates the program's buffers, once the totals are known. */
+  /** Allocates the program's buffers and the masks, once the totals are known. */
   void allocate() {
     BitSet keep = program.kept();
     long[] sizes = new long[program.buffers().size()];
-    for (int i = 0; i < sizes.length; i++) {
-      Program.Buffer buffer = program.buffers().get(i);
-      sizes[i] = Math.multiplyExact((long) buffer.width(), totals[buffer.lane()] + buffer.extra());
-    }
+    Arrays.setAll(sizes, this::bytes);
     kept = new Slab(only(sizes, keep, true));
     scratch = new Slab(only(sizes, keep, false));
+    masks = new Masks(program, this);
+  }
+
+  /** Returns the size of a buffer. */
+  long bytes(int buffer) {
+    Program.Buffer of = program.buffers().get(buffer);
+    return Math.multiplyExact((long) of.width(), totals[of.lane()] + of.extra());
   }
 
   private static long[] only(long[] sizes, BitSet keep, boolean kept) {
@@ -91,6 +96,10 @@ final class Batch implements AutoCloseable {
     return kept.has(buffer) ? kept : scratch;
   }
 
+  Masks masks() {
+    return masks;
+  }
+
   long statusAddress() {
     return status.getAddress();
   }
@@ -110,9 +119,11 @@ final class Batch implements AutoCloseable {
 
   @Override
   public void close() {
-    try (DeviceMemoryBuffer first = status; DeviceMemoryBuffer second = position; Slab third = kept; Slab fourth = scratch) {
+    try (DeviceMemoryBuffer first = status; DeviceMemoryBuffer second = position; Slab third = kept; Slab fourth = scratch;
+        Masks fifth = masks) {
       kept = null;
       scratch = null;
+      masks = null;
     }
   }
 }

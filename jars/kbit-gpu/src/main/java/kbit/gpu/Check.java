@@ -50,8 +50,7 @@ public final class Check {
     type = PlanTypes.result(fields);
     cpu = Decoders.of(plan, id -> {});
     readable = Decoders.readable(plan);
-    gpu = new GpuDecoder(
-        Program.parse(program), Decoders.of(plan, id -> {}), readable, type, counters, onlyDifferences ? 0 : 1);
+    gpu = new GpuDecoder(Program.parse(program), plan, id -> {}, type, counters, onlyDifferences ? 0 : 1);
     this.onlyDifferences = onlyDifferences;
   }
 

@@ -11,15 +11,16 @@ final class Columns {
   private final Masks masks;
   private final Assembly assembly;
 
-  private Columns(Batch batch, Masks masks, Assembly assembly) {
+  private Columns(Batch batch, Assembly assembly) {
     this.batch = batch;
-    this.masks = masks;
+    masks = batch.masks();
     this.assembly = assembly;
   }
 
   /** Returns the struct {@code value}: null where a row is not ok. */
-  static ColumnView value(Program program, Batch batch, Masks masks, Assembly assembly) {
-    ColumnView[] fields = new Columns(batch, masks, assembly).all(program.columns());
+  static ColumnView value(Program program, Batch batch, Assembly assembly) {
+    Masks masks = batch.masks();
+    ColumnView[] fields = new Columns(batch, assembly).all(program.columns());
     return assembly.struct(batch.rows(), masks.valueNulls(), assembly.own(masks.value()), fields);
   }
 

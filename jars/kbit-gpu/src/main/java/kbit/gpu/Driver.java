@@ -3,18 +3,20 @@ package kbit.gpu;
 import ai.rapids.cudf.Cuda;
 import com.sun.jna.Memory;
 import com.sun.jna.Pointer;
-import com.sun.jna.ptr.IntByReference;
 import com.sun.jna.ptr.PointerByReference;
 import java.util.function.Supplier;
 
 /** The few calls of the driver API that cuDF does not offer. Handles are addresses. */
 final class Driver {
+  private static final ThreadLocal<Arguments> ARGUMENTS = ThreadLocal.withInitial(Arguments::new);
+
   private static Driver driver;
 
   private final NativeApi api = NativeApi.driver();
 
   private Driver() {
     check(() -> "cuInit", api.call("cuInit", 0));
+    api.bind(Driver.class);
   }
 
   /** Throws CudaError where there is no driver or no device. */
@@ -57,15 +59,34 @@ final class Driver {
    * @param what says for an error what was launched
    */
   void launch(long function, long blocks, int threads, Supplier<String> what, long... arguments) {
-    int bytes = Long.BYTES * arguments.length;
-    try (Memory values = new Memory(bytes); Memory addresses = new Memory(bytes)) {
-      values.write(0, arguments, 0, arguments.length);
-      for (long at = 0; at < bytes; at += Long.BYTES) addresses.setPointer(at, values.share(at));
-      Pointer stream = new Pointer(Cuda.DEFAULT_STREAM.getStream());
-      int result = api.call(
-          "cuLaunchKernel", new Pointer(function), Math.toIntExact(blocks), 1, 1, threads, 1, 1, 0, stream, addresses,
-          Pointer.NULL);
-      check(() -> "cuLaunchKernel of " + what.get(), result);
+    Arguments block = ARGUMENTS.get();
+    block.set(arguments);
+    int result = cuLaunchKernel(
+        function, Math.toIntExact(blocks), 1, 1, threads, 1, 1, 0, Cuda.DEFAULT_STREAM.getStream(), block.pointers, 0);
+    check(() -> "cuLaunchKernel of " + what.get(), result);
+  }
+
+  /** Bound to the library's function, for a call by name takes six times as long: its arguments become objects. */
+  private static native int cuLaunchKernel(
+      long function, int gridX, int gridY, int gridZ, int blockX, int blockY, int blockZ, int sharedBytes, long stream,
+      long arguments, long extra);
+
+  /** A thread's memory for a launch's arguments, which CUDA copies: the values, and behind them a pointer to each. */
+  private static final class Arguments {
+    private static final int MOST = 16;
+
+    private final Memory memory = new Memory(2L * MOST * Long.BYTES);
+    final long pointers = Pointer.nativeValue(memory) + (long) MOST * Long.BYTES;
+
+    Arguments() {
+      for (long i = 0; i < MOST; i++) {
+        memory.setLong((MOST + i) * Long.BYTES, Pointer.nativeValue(memory) + i * Long.BYTES);
+      }
+    }
+
+    void set(long[] values) {
+      if (values.length > MOST) throw new IllegalArgumentException(values.length + " arguments, and " + MOST + " at most");
+      memory.write(0, values, 0, values.length);
     }
   }
 

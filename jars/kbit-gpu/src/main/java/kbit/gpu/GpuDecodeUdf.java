@@ -4,7 +4,6 @@ import ai.rapids.cudf.ColumnVector;
 import com.nvidia.spark.RapidsUDF;
 import java.io.Serializable;
 import kbit.decode.DecodeUdf;
-import kbit.decode.Decoders;
 import kbit.decode.framing.SchemaIds;
 import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.types.DataType;
@@ -59,8 +58,7 @@ public final class GpuDecodeUdf extends AbstractFunction1<Object, Object> implem
       throw new IllegalArgumentException("one column of " + numRows + " payloads is wanted");
     }
     if (decoder == null) {
-      decoder = new GpuDecoder(
-          Program.of(program), Decoders.of(plan, unresolved), Decoders.readable(plan), result, counters, shadowFraction);
+      decoder = new GpuDecoder(Program.of(program), plan, unresolved, result, counters, shadowFraction);
     }
     return decoder.decode(columns[0]);
   }

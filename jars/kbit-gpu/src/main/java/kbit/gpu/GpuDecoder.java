@@ -4,7 +4,9 @@ import ai.rapids.cudf.ColumnVector;
 import ai.rapids.cudf.ColumnView;
 import ai.rapids.cudf.DeviceMemoryBuffer;
 import java.util.List;
+import java.util.function.LongConsumer;
 import kbit.decode.Decoder;
+import kbit.decode.Decoders;
 import kbit.decode.ReadableRow;
 import org.apache.spark.sql.types.StructType;
 
@@ -16,8 +18,12 @@ final class GpuDecoder {
   private final Referee referee;
   private final ShadowCheck shadow;
 
-  /** {@code type}: struct of value and error. */
-  GpuDecoder(Program program, Decoder cpu, ReadableRow readable, StructType type, Counters counters, double shadowFraction) {
+  /** {@code type}: struct of value and error; {@code plan} and {@code unresolved}: see {@link Decoders#of}. */
+  GpuDecoder(
+      Program program, String plan, LongConsumer unresolved, StructType type, Counters counters, double shadowFraction) {
+    // each task of each batch makes a decoder anew, few need the CPU's, and that of 200 columns takes milliseconds to make
+    Lazy<Decoder> cpu = new Lazy<>(() -> Decoders.of(plan, unresolved));
+    Lazy<ReadableRow> readable = new Lazy<>(() -> Decoders.readable(plan));
     this.program = program;
     this.type = type;
     launcher = new Launcher(program);
@@ -31,16 +37,15 @@ final class GpuDecoder {
     byte[] status = null;
     Verdicts verdicts = new Verdicts();
     ColumnVector result;
-    try (Batch batch = launcher.run(payloads);
-        Masks masks = new Masks(program, batch, launcher)) {
-      if (masks.notOk() > 0) {
+    try (Batch batch = launcher.run(payloads)) {
+      if (batch.masks().notOk() > 0) {
         status = batch.downloadStatus();
         verdicts = referee.judge(payloads, status, batch.downloadPositions());
       }
-      result = assemble(batch, masks, status, verdicts.faults);
+      result = assemble(batch, status, verdicts.faults);
     }
     if (!verdicts.decoded.isEmpty()) result = Patch.apply(result, type, verdicts.decoded);
-    result = purged(result);
+    if (status != null && program.hasBytesOfNulls()) result = purged(result);
     try {
       shadow.check(payloads, result, status);
       return result;
@@ -50,10 +55,10 @@ final class GpuDecoder {
     }
   }
 
-  private ColumnVector assemble(Batch batch, Masks masks, byte[] status, List<Verdicts.Fault> faults) {
+  private ColumnVector assemble(Batch batch, byte[] status, List<Verdicts.Fault> faults) {
     int rows = batch.rows();
     try (Assembly assembly = new Assembly()) {
-      ColumnView value = Columns.value(program, batch, masks, assembly);
+      ColumnView value = Columns.value(program, batch, assembly);
       ColumnView error = ErrorColumn.of(rows, faults, assembly);
       int tombstones = status == null ? 0 : tombstones(status);
       DeviceMemoryBuffer valid = tombstones == 0 ? null : assembly.own(Transfers.upload(maskOfRecords(status)));
@@ -75,7 +80,7 @@ final class GpuDecoder {
     return mask;
   }
 
-  /** A tensor of a row that is null still has its bytes; cuDF wants lists that are null to be empty. */
+  /** cuDF wants lists that are null to be empty. To find out costs a kernel and a wait for each text and list. */
   private static ColumnVector purged(ColumnVector result) {
     try {
       if (!result.hasNonEmptyNulls()) return result;

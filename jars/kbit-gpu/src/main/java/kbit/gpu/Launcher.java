@@ -6,10 +6,11 @@ import ai.rapids.cudf.ColumnView;
 import ai.rapids.cudf.DType;
 import ai.rapids.cudf.DeviceMemoryBuffer;
 
-/** Runs a program's kernels over a batch: measure, prefix sums, fill, copies of spans. */
+/** Runs a program's kernels over a batch: measure, prefix sums, fill, copies of spans, masks. */
 final class Launcher {
   private static final int SCAN_BLOCK = 1024;
   private static final int WARP = 32;
+  private static final int FEWEST_PER_ELEMENT = 4;
 
   private final Program program;
   private final Kernels kernels;
@@ -20,14 +21,6 @@ final class Launcher {
     this.program = program;
     kernels = Kernels.of(program.source());
     support = Kernels.support();
-  }
-
-  Kernels kernels() {
-    return kernels;
-  }
-
-  Kernels support() {
-    return support;
   }
 
   /**
@@ -71,18 +64,45 @@ final class Launcher {
     }
   }
 
+  /** All that the kernels look up goes up at once, for each transfer waits for the device. */
   private void fill(long[] input, DeviceMemoryBuffer counts, Batch batch) {
-    try (DeviceMemoryBuffer buffers = Transfers.upload(batch.addresses())) {
+    long[] buffers = batch.addresses();
+    Shares spans = spans(batch);
+    Shares masks = batch.masks().shares();
+    long[] nulls = new long[masks.items()];
+    try (DeviceMemoryBuffer tables = Transfers.upload(buffers, spans.table(), masks.table(), nulls)) {
+      long atBuffers = tables.getAddress();
+      long atSpans = atBuffers + Transfers.bytes(buffers);
+      long atMasks = atSpans + Transfers.bytes(spans.table());
+      long atNulls = atMasks + Transfers.bytes(masks.table());
       kernels.launch(
           "fill", threads(batch), input[0], input[1], input[2], input[3], program.lanes() > 0 ? counts.getAddress() : 0,
-          buffers.getAddress(), batch.statusAddress(), batch.positionAddress());
+          atBuffers, batch.statusAddress(), batch.positionAddress());
+      support.launch("copy_spans", spans.threads(), input[0], atSpans, spans.items());
+      support.launch("make_masks", masks.threads(), atMasks, masks.items(), Batch.OK, atNulls);
+      try (DeviceMemoryBuffer counted = tables.slice(atNulls - atBuffers, Transfers.bytes(nulls))) {
+        batch.masks().setNulls(Transfers.downloadLongs(counted, nulls.length));
+      }
     }
+  }
+
+  private Shares spans(Batch batch) {
+    Shares shares = new Shares(program.spans().size(), 6);
     for (Program.Span span : program.spans()) {
-      long count = batch.total(span.lane());
-      kernels.launch(
-          "copy_spans", WARP * count, input[0], count, batch.address(span.source()), batch.address(span.offsets()),
-          batch.address(span.data()));
+      long elements = batch.total(span.lane());
+      long bytes = batch.bytes(span.data());
+      int perElement = threadsPerElement(elements, bytes);
+      shares.add(
+          bytes == 0 ? 0 : elements * perElement, batch.address(span.source()), batch.address(span.offsets()),
+          batch.address(span.data()), elements, Integer.numberOfTrailingZeros(perElement));
     }
+    return shares;
+  }
+
+  /** Returns how many threads copy an element: a warp copies several short ones, else most of its threads had no byte. */
+  static int threadsPerElement(long elements, long bytes) {
+    long average = bytes / Math.max(elements, 1);
+    return average >= WARP ? WARP : Math.max(FEWEST_PER_ELEMENT, Integer.highestOneBit((int) average));
   }
 
   private long threads(Batch batch) {

@@ -1,6 +1,5 @@
 package kbit.gpu;
 
-import ai.rapids.cudf.Cuda;
 import ai.rapids.cudf.DeviceMemoryBuffer;
 import java.util.ArrayList;
 import java.util.IdentityHashMap;
@@ -22,20 +21,15 @@ final class Masks implements AutoCloseable {
   private final List<Flags> flags = new ArrayList<>();
   private final Map<Program.Node, Integer> maskOf = new IdentityHashMap<>();
   private final Slab words;
-  private final long[] nulls;
+  private long[] nulls;
 
-  /** Makes the masks and waits for them; mask 0 is the value's own: rows that are ok. */
-  Masks(Program program, Batch batch, Launcher launcher) {
+  /** Allocates the masks of a batch whose buffers are allocated; mask 0 is the value's own: rows that are ok. */
+  Masks(Program program, Batch batch) {
     this.batch = batch;
     flags.add(new Flags(batch.statusAddress(), batch.rows(), NO_MASK));
     for (Program.Node column : program.columns()) plan(column, 0);
-    words = new Slab(sizes());
-    try {
-      nulls = make(launcher);
-    } catch (Throwable error) {
-      words.close();
-      throw error;
-    }
+    words = new Slab(flags.stream().mapToLong(of -> bytes(of.elements())).toArray());
+    nulls = new long[flags.size()];
   }
 
   private void plan(Program.Node node, int parent) {
@@ -49,33 +43,23 @@ final class Masks implements AutoCloseable {
     if (node instanceof Program.Items items) plan(items.item(), NO_MASK);
   }
 
-  /** Each mask's bytes, and behind them those of the null counts. */
-  private long[] sizes() {
-    long[] sizes = new long[flags.size() + 1];
-    for (int i = 0; i < flags.size(); i++) sizes[i] = bytes(flags.get(i).elements());
-    sizes[flags.size()] = (long) Long.BYTES * flags.size();
-    return sizes;
-  }
-
   static long bytes(int elements) {
     return (elements / Byte.SIZE + PADDING) / PADDING * PADDING;
   }
 
-  private long[] make(Launcher launcher) {
-    int masks = flags.size();
-    long counts = words.address(masks);
-    Cuda.asyncMemset(counts, (byte) 0, (long) Long.BYTES * masks);
-    for (int i = 0; i < masks; i++) {
+  /** Returns what the kernel {@code make_masks} takes: a thread makes 32 bits. */
+  Shares shares() {
+    Shares shares = new Shares(flags.size(), 5);
+    for (int i = 0; i < flags.size(); i++) {
       Flags from = flags.get(i);
-      int count = from.elements();
-      long parent = from.parent() == NO_MASK ? 0 : words.address(from.parent());
-      long threads = (count + 31L) / 32;
-      launcher.kernels().launch("pack_flags", threads, from.address(), Batch.OK, count, words.address(i));
-      launcher.support().launch("finish_mask", threads, words.address(i), parent, count, counts + (long) Long.BYTES * i);
+      shares.add((from.elements() + 31L) / 32, from.address(), words.address(i), from.elements(), from.parent());
     }
-    try (DeviceMemoryBuffer buffer = words.slice(masks)) {
-      return Transfers.downloadLongs(buffer, masks);
-    }
+    return shares;
+  }
+
+  /** Takes what {@code make_masks} counted: the nulls of each mask; without it there are none. */
+  void setNulls(long[] counted) {
+    nulls = counted;
   }
 
   /** Returns the number of rows that are not ok. */

@@ -2,6 +2,7 @@ package kbit.gpu;
 
 import com.sun.jna.Function;
 import com.sun.jna.Library;
+import com.sun.jna.Native;
 import com.sun.jna.NativeLibrary;
 import java.io.IOException;
 import java.nio.file.DirectoryStream;
@@ -57,6 +58,11 @@ final class NativeApi {
       for (Path library : found) return library.toAbsolutePath().toString();
     }
     throw new IOException("no " + pattern + " in " + folder);
+  }
+
+  /** Makes the native methods of a class those functions of the library that have their names. */
+  void bind(Class<?> methods) {
+    Native.register(methods, library);
   }
 
   /** Returns what the function returns. */

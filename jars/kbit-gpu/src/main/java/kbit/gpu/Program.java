@@ -84,6 +84,11 @@ record Program(
     return kept;
   }
 
+  /** Returns whether a null has bytes all the same: in tensors that are never null, for they have a place in each row. */
+  boolean hasBytesOfNulls() {
+    return columns.stream().anyMatch(column -> column instanceof Bytes bytes && bytes.child() == NONE);
+  }
+
   private static void keep(Node node, BitSet kept) {
     if (node instanceof Fixed fixed) kept.set(fixed.data());
     if (node instanceof Struct struct) struct.children().forEach(child -> keep(child, kept));

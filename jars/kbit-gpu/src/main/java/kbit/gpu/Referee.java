@@ -10,10 +10,10 @@ import kbit.decode.Decoder;
 /** Has the rows that the kernels did not call ok decoded by the CPU, whose word counts. */
 final class Referee {
   private final List<String> codes;
-  private final Decoder decoder;
+  private final Lazy<Decoder> decoder;
   private final Counters counters;
 
-  Referee(List<String> codes, Decoder decoder, Counters counters) {
+  Referee(List<String> codes, Lazy<Decoder> decoder, Counters counters) {
     this.codes = codes;
     this.decoder = decoder;
     this.counters = counters;
@@ -40,7 +40,7 @@ final class Referee {
     String code = code(row, status);
     boolean agreed = code == null;
     try {
-      verdicts.decoded.add(new Verdicts.Decoded(row, decoder.decode(payload, 0)));
+      verdicts.decoded.add(new Verdicts.Decoded(row, decoder.get().decode(payload, 0)));
     } catch (DecodeException error) {
       verdicts.faults.add(new Verdicts.Fault(row, error));
       agreed |= error.code.equals(code) && error.position == position;

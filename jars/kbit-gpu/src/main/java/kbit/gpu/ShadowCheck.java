@@ -13,13 +13,13 @@ import org.apache.spark.sql.types.StructType;
 /** Decodes a sample of the rows that the kernels called ok on the CPU as well, and counts what differs. */
 final class ShadowCheck {
   private final double fraction;
-  private final Decoder decoder;
-  private final ReadableRow readable;
+  private final Lazy<Decoder> decoder;
+  private final Lazy<ReadableRow> readable;
   private final StructType value;
   private final Counters counters;
   private final SplittableRandom random = new SplittableRandom();
 
-  ShadowCheck(double fraction, Decoder decoder, ReadableRow readable, StructType value, Counters counters) {
+  ShadowCheck(double fraction, Lazy<Decoder> decoder, Lazy<ReadableRow> readable, StructType value, Counters counters) {
     this.fraction = fraction;
     this.decoder = decoder;
     this.readable = readable;
@@ -39,14 +39,14 @@ final class ShadowCheck {
         HostColumnVector decoded = Payloads.download(result, rows)) {
       for (int i = 0; i < rows.length; i++) {
         Object[] values = HostValues.fields(decoded.getChildColumnView(0), value, i);
-        compare(rows[i], some.getBytesFromList(i), readable.of(values));
+        compare(rows[i], some.getBytesFromList(i), readable.get().of(values));
       }
     }
   }
 
   private void compare(int row, byte[] payload, Map<String, Object> gpu) {
     try {
-      Map<String, Object> cpu = readable.of(decoder.decode(payload, 0));
+      Map<String, Object> cpu = readable.get().of(decoder.get().decode(payload, 0));
       cpu.forEach((name, expected) -> {
         if (!String.valueOf(expected).equals(String.valueOf(gpu.get(name)))) {
           report(row, name + " is " + shorten(gpu.get(name)) + " on the GPU, " + shorten(expected) + " on the CPU");

@@ -3,6 +3,7 @@ package kbit.gpu;
 import ai.rapids.cudf.Cuda;
 import ai.rapids.cudf.DeviceMemoryBuffer;
 import ai.rapids.cudf.HostMemoryBuffer;
+import java.util.Arrays;
 import java.util.function.Consumer;
 
 /** Arrays between host and device; each call waits for what cuDF's stream has to do before it. */
@@ -17,8 +18,19 @@ final class Transfers {
     return upload((long) Integer.BYTES * values.length, host -> host.setInts(0, values, 0, values.length));
   }
 
-  static DeviceMemoryBuffer upload(long[] values) {
-    return upload((long) Long.BYTES * values.length, host -> host.setLongs(0, values, 0, values.length));
+  /** Uploads arrays, one behind the other. */
+  static DeviceMemoryBuffer upload(long[]... arrays) {
+    return upload(Arrays.stream(arrays).mapToLong(Transfers::bytes).sum(), host -> {
+      long at = 0;
+      for (long[] values : arrays) {
+        host.setLongs(at, values, 0, values.length);
+        at += bytes(values);
+      }
+    });
+  }
+
+  static long bytes(long[] values) {
+    return (long) Long.BYTES * values.length;
   }
 
   private static DeviceMemoryBuffer upload(long bytes, Consumer<HostMemoryBuffer> fill) {

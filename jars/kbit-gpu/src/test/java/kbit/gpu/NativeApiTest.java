@@ -1,11 +1,26 @@
 package kbit.gpu;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.jna.Memory;
+import com.sun.jna.Pointer;
 import org.junit.jupiter.api.Test;
 
 class NativeApiTest {
+  private static native int nvrtcVersion(long major, long minor);
+
+  @Test
+  void bindsMethodsToFunctionsOfTheirNames() {
+    NativeApi.nvrtc().bind(NativeApiTest.class);
+    try (Memory version = new Memory(2 * Integer.BYTES)) {
+      long address = Pointer.nativeValue(version);
+      assertEquals(0, nvrtcVersion(address, address + Integer.BYTES));
+      assertEquals("nvrtc " + version.getInt(0) + "." + version.getInt(Integer.BYTES), new Nvrtc().version());
+    }
+  }
+
   @Test
   void namesTheWayOutWhereTheCompilerIsNotThere() {
     String before = System.setProperty(NativeApi.FOLDER, "/nowhere");

@@ -1,6 +1,7 @@
 package kbit.gpu;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -59,6 +60,14 @@ class ProgramTest {
     Program.Node node = column("""
         {"kind": "bytes", "lane": 0, "string": false, "offsets": 1, "data": 0, "child": null}""");
     assertEquals(Program.NONE, ((Program.Bytes) node).child());
+  }
+
+  @Test
+  void onlyTensorsThatAreNeverNullHaveBytesInNulls() throws Exception {
+    String tensor = """
+        {"kind": "bytes", "lane": 0, "string": false, "offsets": 1, "data": 0, "child": null}""";
+    assertTrue(Program.parse(withColumn(tensor)).hasBytesOfNulls());
+    assertFalse(Program.parse(TinyProgram.text()).hasBytesOfNulls());
   }
 
   @Test

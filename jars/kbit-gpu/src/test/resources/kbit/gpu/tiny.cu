@@ -3,6 +3,7 @@ typedef unsigned char u8;
 typedef unsigned int u32;
 typedef int i32;
 typedef long long i64;
+const i64 NO_SOURCE = (i64)1 << 63;
 enum { TOMBSTONE = 0, OK = 1, TRUNCATED = 2, TRAILING = 3, EMPTY = 4, BRANCH = 5, CANNOT_VOUCH = 255 };
 
 struct Row {
@@ -83,22 +84,7 @@ extern "C" __global__ void fill(
   const Row row = read_row(data, offsets, valid, i);
   ((i32*)buffers[0])[i] = row.number;
   buffers[1][i] = row.present;
-  ((i64*)buffers[2])[i] = row.length ? row.start : -1;
+  ((i64*)buffers[2])[i] = row.length ? row.start : NO_SOURCE;
   ((i32*)buffers[3])[i] = (i32)bases[i];
   if (i == n - 1) ((i32*)buffers[3])[n] = (i32)bases[n];
-}
-
-extern "C" __global__ void copy_spans(const u8* data, i64 count, const i64* source, const i32* offsets, u8* out) {
-  const i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) >> 5;
-  if (i >= count || source[i] < 0) return;
-  const i32 length = offsets[i + 1] - offsets[i];
-  for (i32 j = threadIdx.x & 31; j < length; j += 32) out[offsets[i] + j] = data[source[i] + j];
-}
-
-extern "C" __global__ void pack_flags(const u8* flags, u8 wanted, i64 count, u32* words) {
-  const i64 at = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (at >= (count + 31) / 32) return;
-  u32 word = 0;
-  for (int bit = 0; bit < 32 && at * 32 + bit < count; bit++) word |= (u32)(flags[at * 32 + bit] == wanted) << bit;
-  words[at] = word;
 }
