@@ -51,7 +51,10 @@ class Tally:
     def _condition(self, engine: Engine) -> Column:
         on_gpu = self._jvm.kbit.gpu.GpuTallyUdf if engine == "gpu" else None
         udf = on_gpu if isinstance(on_gpu, JavaClass) else self._jvm.kbit.ledger.TallyUdf
-        has_value, has_error = sf.col("decoded.value").isNotNull(), sf.col("decoded.error").isNotNull()
+        has_error = sf.col("decoded.error").isNotNull()
+        has_value = sf.col("decoded.value").isNotNull()
+        if engine == "gpu":  # RAPIDS would copy all columns of the value to look at it
+            has_value = sf.col("decoded").isNotNull() & ~has_error
         arguments = self._jvm.PythonUtils.toSeq([has_value._jc, has_error._jc])
         return ClassicColumn(udf.of(*self._counters).apply(arguments))
 
