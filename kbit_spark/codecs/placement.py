@@ -6,7 +6,7 @@ the same for a small batch as for a large one. So batches are compared with batc
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
@@ -15,13 +15,25 @@ from typing import Literal
 from kbit_spark.schemas import Engine
 
 Mode = Literal["auto", "gpu", "cpu"]
+_ENGINES: tuple[Engine, Engine] = ("gpu", "cpu")
 
+WARM_UP = 3
+"""Batches of a plan in which an engine warms up: classes are loaded, kernels and the JVM's code compiled. The engines
+take turns, so that neither is judged by a colder process than the other."""
 MEASURED = 2
-"""Batches of a size that each engine runs before they are compared; its first batch of all is warming up."""
+"""Batches of a size that each warm engine runs before they are compared."""
 RECENT = 3
 """Batches by which the engine that was chosen is judged from then on."""
 HOPELESS = 0.5
-"""An engine that runs one batch below this share of the other's speed is not measured again."""
+"""An engine that runs one batch below this share of the other's speed is not measured again; half of that while it
+warms up, but for its very first batch."""
+FIRST_LOOK, LAST_LOOK = 8, 512
+"""Batches of a size from a decision to one by the other engine, to see whether it has become the better one; twice as
+many to the next such look, and so on. A JVM's code gets faster for dozens of batches, and machines change."""
+LOOKS_COST = 0.04
+"""Share of the time that looks at the slower engine may cost: the slower it is, the rarer they are."""
+BETTER = 1.05
+"""A look changes the engine where it was this much faster."""
 COLLAPSED = 0.8
 """The chosen engine is left where its recent speed falls below this share of the other's."""
 MOST_CHANGES = 3
@@ -67,13 +79,31 @@ class _Record:
     """What batches of one plan and size have shown."""
 
     speeds: dict[Engine, list[float]] = field(default_factory=lambda: {"cpu": [], "gpu": []})
+    cold: dict[Engine, list[float]] = field(default_factory=lambda: {"cpu": [], "gpu": []})
+    """Speeds while the engine warmed up."""
+
     chosen: Engine | None = None
     reason: str = ""
     changes: int = 0
+    looks: int = 0
+    since: int = 0
+    """Batches since the decision, or since the last look."""
 
     def speed(self, engine: Engine) -> float:
         """Return what the engine has shown lately, in rows a second; one batch that was held up does not count."""
-        return median(self.speeds[engine])
+        return median(self.speeds[engine] or self.cold[engine])
+
+    def ran(self, engine: Engine) -> int:
+        """Return the batches that count towards a decision."""
+        return len(self.cold[engine]) + len(self.speeds[engine])
+
+    def is_hopeless(self, engine: Engine) -> bool:
+        """Tell whether an engine need not be measured further."""
+        other = _other(engine)
+        if self.speeds[engine] and self.speeds[other]:
+            return max(self.speeds[engine]) < HOPELESS * min(self.speeds[other])
+        shown, others = (self.cold[one] + self.speeds[one] for one in (engine, other))
+        return bool(shown and others) and max(shown) < HOPELESS / 2 * min(others)
 
 
 class Placement:
@@ -86,7 +116,7 @@ class Placement:
     def __init__(self, mode: Mode) -> None:
         self._mode = mode
         self._records: dict[tuple[str, int], _Record] = defaultdict(_Record)
-        self._warm: set[tuple[str, Engine]] = set()
+        self._ran: Counter[tuple[str, Engine]] = Counter()
         self._failures: list[str] = []
         self._told: set[tuple[str, int, str]] = set()
 
@@ -105,44 +135,62 @@ class Placement:
         if work.rows == 0:
             return Choice("cpu", "an empty batch")
         record = self._records[work.plan, work.size]
-        if record.chosen is None and (engine := self._to_measure(record)) is not None:
+        if record.chosen is None and (engine := self._to_measure(record, work.plan)) is not None:
             return Choice(engine, "measuring")
         self._decide(record, work)
         assert record.chosen is not None
+        if self._look_is_due(record):
+            return Choice(_other(record.chosen), "measuring again")
         return self._tell(work, record.chosen, record.reason)
 
     def ran(self, work: Work, engine: Engine, duration_s: float) -> None:
         """Take the time of a batch, from its read to its files."""
         if work.rows == 0:
             return
-        if (work.plan, engine) not in self._warm:  # kernels and the JVM's code are compiled in it
-            self._warm.add((work.plan, engine))
+        record, speed = self._records[work.plan, work.size], work.rows / max(duration_s, 1e-9)
+        self._ran[work.plan, engine] += 1
+        if self._ran[work.plan, engine] == 1:
             return
-        speeds = self._records[work.plan, work.size].speeds[engine]
-        speeds.append(work.rows / max(duration_s, 1e-9))
-        del speeds[:-RECENT]
+        if self._ran[work.plan, engine] <= WARM_UP and record.chosen is None:
+            record.cold[engine].append(speed)
+            return
+        record.since += 1
+        if record.chosen not in (None, engine):  # a look: what it has shown long ago no longer counts
+            record.speeds[engine].clear()
+            record.looks += 1
+            record.since = 0
+        record.speeds[engine].append(speed)
+        del record.speeds[engine][:-RECENT]
 
     def failed(self, reason: str) -> None:
         """Take a batch that the GPU failed and the CPU did not."""
         self._failures.append(reason)
 
-    def _to_measure(self, record: _Record) -> Engine | None:
-        """Return the engine whose speed is not known well enough; None where both are."""
-        known = record.speeds
-        engines: tuple[tuple[Engine, Engine], ...] = (("gpu", "cpu"), ("cpu", "gpu"))
-        for engine, other in engines:
-            if len(known[engine]) >= MEASURED:
-                continue
-            hopeless = known[engine] and known[other] and max(known[engine]) < HOPELESS * min(known[other])
-            if not hopeless:
-                return engine
-        return None
+    def _to_measure(self, record: _Record, plan: str) -> Engine | None:
+        """Return the engine whose speed is not known well enough, in turns; None where both are."""
+        wanted = [
+            engine
+            for engine in _ENGINES
+            if (self._ran[plan, engine] < WARM_UP or len(record.speeds[engine]) < MEASURED)
+            and not record.is_hopeless(engine)
+        ]
+        return min(wanted, key=lambda engine: (record.ran(engine), self._ran[plan, engine]), default=None)
+
+    def _look_is_due(self, record: _Record) -> bool:
+        assert record.chosen is not None
+        faster, slower = record.speed(record.chosen), record.speed(_other(record.chosen))
+        least = min(LAST_LOOK, FIRST_LOOK << record.looks)
+        return record.since >= max(least, (faster / slower - 1) / LOOKS_COST)
 
     def _decide(self, record: _Record, work: Work) -> None:
         cpu, gpu = record.speed("cpu"), record.speed("gpu")
         if record.chosen is None:
             record.chosen = "gpu" if gpu > cpu else "cpu"
-        elif record.changes < MOST_CHANGES and self._has_collapsed(record):
+            record.since = 0
+        elif record.looks and record.since == 0 and self._is_worse(record, BETTER):
+            record.chosen = _other(record.chosen)
+            record.since = 1
+        elif record.changes < MOST_CHANGES and self._is_worse(record, 1 / COLLAPSED):
             record.chosen = _other(record.chosen)
             record.changes += 1
         else:
@@ -153,9 +201,10 @@ class Placement:
             f"in batches of {work.rows_like}"
         )
 
-    def _has_collapsed(self, record: _Record) -> bool:
+    def _is_worse(self, record: _Record, factor: float) -> bool:
+        """Tell whether the other engine is more than `factor` times as fast as the chosen one."""
         assert record.chosen is not None
-        return record.speed(record.chosen) < COLLAPSED * record.speed(_other(record.chosen))
+        return record.speed(_other(record.chosen)) > factor * record.speed(record.chosen)
 
     def _tell(self, work: Work, engine: Engine, reason: str, *, news: bool = True, any_size: bool = False) -> Choice:
         key = (work.plan, -1 if any_size else work.size, reason)
