@@ -14,13 +14,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from kbit_spark.config.train import TrainConfig
+from kbit_spark.config.train import ProfileConfig, TrainConfig
 from kbit_spark.datasets.batches import Batch
 from kbit_spark.errors import RunError
 from kbit_spark.training.metrics import Sums
 from kbit_spark.training.profiler import PHASES, Profiler
 from kbit_spark.training.saver import host_copy
-from kbit_spark.training.step_graph import WARM_UP_STEPS, captures
+from kbit_spark.training.step_graph import WARM_UP_STEPS, Result, StepGraph, captures
 from kbit_spark.training.stepper import Stepper
 from kbit_spark.training.world import World
 
@@ -55,6 +55,67 @@ def test_long_runs_on_a_gpu_are_captured_and_the_log_says_why_others_are_not(
     assert captures(config(**changes), world, steps) == captured
     assert reason in caplog.text
     assert bool(caplog.text) == bool(reason)
+
+
+class Nothing:
+    """Stands for CUDA's events and generators where there are none."""
+
+    def __init__(self, **_: object) -> None:
+        self.state: object = "before"
+
+    def clone_state(self) -> object:
+        return self.state
+
+    def graphsafe_set_state(self, state: object) -> None:
+        self.state = state
+
+
+@pytest.fixture
+def never_captured(monkeypatch: pytest.MonkeyPatch) -> Nothing:
+    """Let no step be captured, and leave the generator unusable, as torch does."""
+    generator = Nothing()
+
+    def fails(self: StepGraph, batch: Batch, *, measured: bool) -> None:
+        generator.state = "unusable"
+        raise RuntimeError("operation not permitted\nwhen stream is capturing")
+
+    monkeypatch.setattr(torch.cuda, "Event", Nothing)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "default_generators", [generator])
+    monkeypatch.setattr(StepGraph, "_captured", fails)
+    return generator
+
+
+BATCH_OF_NOTHING = Batch(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64))
+PROFILER = Profiler(ProfileConfig(), World(0, 1, "localhost", 1, torch.device("cpu")), Path(tempfile.gettempdir()))
+
+
+def test_steps_that_cannot_be_captured_are_all_taken_once(
+    never_captured: Nothing, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="kbit_spark")
+    numbers = iter(range(100))
+    graph = StepGraph(lambda _: Result(torch.tensor(next(numbers)), torch.zeros(2)), PROFILER)
+    assert [int(graph.take(BATCH_OF_NOTHING).loss) for _ in range(30)] == list(range(30))
+    assert caplog.text.count("launched kernel by kernel") == 1
+    assert "operation not permitted when stream is capturing" in caplog.text
+    assert never_captured.state == "before"
+
+
+@pytest.mark.usefixtures("never_captured")
+def test_a_step_that_fails_after_its_capture_ends_the_run_with_the_way_out() -> None:
+    def step(_: Batch) -> Result:
+        if next(numbers) == WARM_UP_STEPS:
+            raise RuntimeError("Expected to have finished reduction in the prior iteration")
+        return Result(torch.zeros(()), torch.zeros(2))
+
+    numbers = iter(range(100))
+    graph = StepGraph(step, PROFILER)
+    with pytest.raises(RunError, match="operation not permitted when stream is capturing") as raised:
+        for _ in range(30):
+            graph.take(BATCH_OF_NOTHING)
+    assert "cuda_graph=false" in raised.value.hint
+    assert next(numbers) == WARM_UP_STEPS + 1
 
 
 class Waits(torch.autograd.Function):
