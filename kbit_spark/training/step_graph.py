@@ -23,7 +23,8 @@ WARM_UP_STEPS = 12
 """Steps before the capture; under DDP, the eleventh is the first that is as all later ones are."""
 
 LEAST_STEPS = 200
-"""Of a run for which `auto` captures: a capture takes some tenths of a second."""
+"""Of a run for which `auto` captures: a capture takes some tenths of a second. It does so for one rank alone: whether
+NCCL between GPUs can be captured here was never tried."""
 
 LEAD_STEPS = 16
 """Steps that may wait on the GPU: their batches are in its memory."""
@@ -55,7 +56,8 @@ class _Captured:
 def captures(config: TrainConfig, world: World, total_steps: int) -> bool:
     """Return whether the steps of a run are to be captured; the log tells why one that asks for it is not."""
     wanted = config.cuda_graph
-    if wanted is False or (wanted == "auto" and (world.device.type != "cuda" or total_steps < LEAST_STEPS)):
+    worth_it = world.device.type == "cuda" and world.size == 1 and total_steps >= LEAST_STEPS
+    if wanted is False or (wanted == "auto" and not worth_it):
         return False
     reasons = {
         f"the device is {world.device}": world.device.type != "cuda",

@@ -35,23 +35,32 @@ def config(**changes: Any) -> TrainConfig:
 
 
 @pytest.mark.parametrize(
-    ("changes", "device", "steps", "captured", "reason"),
+    ("changes", "device", "ranks", "steps", "captured", "reason"),
     [
-        ({}, "cuda", 10_000, True, ""),
-        ({}, "cuda", 20, False, ""),
-        ({}, "cpu", 10_000, False, ""),
-        ({"cuda_graph": False}, "cuda", 10_000, False, ""),
-        ({"cuda_graph": True}, "cuda", 20, True, ""),
-        ({"cuda_graph": True}, "cpu", 10_000, False, "the device is cpu"),
-        ({"precision": "fp16"}, "cuda", 10_000, False, "precision=fp16"),
-        ({"optimizer": {"accumulate_steps": 2}}, "cuda", 10_000, False, "accumulate_steps"),
+        ({}, "cuda", 1, 10_000, True, ""),
+        ({}, "cuda", 1, 20, False, ""),
+        ({}, "cuda", 2, 10_000, False, ""),
+        ({}, "cpu", 1, 10_000, False, ""),
+        ({"cuda_graph": False}, "cuda", 1, 10_000, False, ""),
+        ({"cuda_graph": True}, "cuda", 1, 20, True, ""),
+        ({"cuda_graph": True}, "cuda", 2, 10_000, True, ""),
+        ({"cuda_graph": True}, "cpu", 1, 10_000, False, "the device is cpu"),
+        ({"precision": "fp16"}, "cuda", 1, 10_000, False, "precision=fp16"),
+        ({"optimizer": {"accumulate_steps": 2}}, "cuda", 1, 10_000, False, "accumulate_steps"),
     ],
 )
 def test_long_runs_on_a_gpu_are_captured_and_the_log_says_why_others_are_not(
-    caplog: pytest.LogCaptureFixture, changes: dict[str, Any], device: str, steps: int, *, captured: bool, reason: str
+    caplog: pytest.LogCaptureFixture,
+    changes: dict[str, Any],
+    device: str,
+    ranks: int,
+    steps: int,
+    *,
+    captured: bool,
+    reason: str,
 ) -> None:
     caplog.set_level(logging.INFO, logger="kbit_spark")
-    world = World(0, 1, "localhost", 1, torch.device(device))
+    world = World(0, ranks, "localhost", 1, torch.device(device))
     assert captures(config(**changes), world, steps) == captured
     assert reason in caplog.text
     assert bool(caplog.text) == bool(reason)
