@@ -122,7 +122,7 @@ def _scatter(parts: Iterator[Rows], places: Indices, inputs: NDArray[np.uint8], 
     for part in parts:
         where = places[begin : begin + len(part.targets)]
         begin += len(where)
-        rows, classes = part.inputs.reshape(-1).view(whole_rows), part.targets
+        rows, classes = part.inputs.view(whole_rows)[:, 0], part.targets
         if len(wanted := np.flatnonzero(where >= 0)) < len(where):
             where, rows, classes = where[wanted], rows[wanted], classes[wanted]
         into[where] = rows

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kbit_spark.datasets.columns import RowNumbers, class_labels, tensor_rows
+from kbit_spark.datasets.pages import Chunk, page_rows
 from kbit_spark.datasets.sharding import Segment
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import DataFile, StoredColumn, Tensor
@@ -26,6 +27,9 @@ SLICE_BYTES = 2**20
 """Bytes of inputs decoded at once: what a core's cache holds beside the page that they come from."""
 
 MAX_SLICE_ROWS = 2**16
+
+LABEL_ROWS = 2**14
+"""Labels that are decoded at once where inputs come from pages."""
 
 FILE_BUFFER_BYTES = 2**16
 """A local file is read in pieces of so many bytes, so that no lane holds a whole row group, compressed."""
@@ -135,7 +139,7 @@ class RowGroupReader:
         self._footers = footers or Footers()
         self._group: int | None = None
         self._position = 0
-        self._slices: Iterator[_Slice] = iter(())
+        self._decoded: Iterator[Rows] = iter(())
         self._rest: Rows | None = None
 
     def read(self, segments: Sequence[Segment]) -> Rows:
@@ -162,36 +166,19 @@ class RowGroupReader:
 
     def _read(self, segment: Segment) -> Iterator[Rows]:
         group = self._groups[segment.group]
-        if self._group != segment.group or self._position > segment.first:
-            self._slices = _slices(group, self._columns, self._footers)
-            self._group, self._position, self._rest = segment.group, 0, None
+        if (self._group, self._position) != (segment.group, segment.first):
+            self._decoded = _rows_from(segment.first, group, self._columns, self._footers)
+            self._group, self._position, self._rest = segment.group, segment.first, None
         stop = segment.first + segment.rows
         while self._position < stop:
-            rows = self._rows_from(segment.first, group)
+            rows = self._rest or next(self._decoded, None)
+            if rows is None:
+                msg = f"{group.path}: row group {group.index} ended before its {group.rows} rows"
+                raise RunError(msg, "the file is damaged")
             taken = rows.part(0, stop - self._position)
             self._position += len(taken)
             self._rest = rows.part(len(taken), len(rows)) if len(taken) < len(rows) else None
             yield taken
-
-    def _rows_from(self, first: int, group: RowGroup) -> Rows:
-        """Return the next decoded rows, not before row `first` of the row group; the position moves to them."""
-        rows: Rows | _Slice | None = self._rest
-        while rows is None or self._position + len(rows) <= first:
-            self._position += 0 if rows is None else len(rows)
-            rows = next(self._slices, None)
-            if rows is None:
-                msg = f"{group.path}: row group {group.index} ended before its {group.rows} rows"
-                raise RunError(msg, "the file is damaged")
-        if (skip := first - self._position) > 0:
-            rows, self._position = rows.part(skip, len(rows)), first
-        return rows if isinstance(rows, Rows) else self._decode(rows, group)
-
-    def _decode(self, rows: _Slice, group: RowGroup) -> Rows:
-        columns = self._columns
-        return Rows(
-            tensor_rows(rows.inputs, columns.tensor, f"{group.path}: {columns.input}", rows.numbers),
-            class_labels(rows.targets, columns.classes, f"{group.path}: {columns.target}", rows.numbers),
-        )
 
 
 @dataclass(frozen=True)
@@ -228,22 +215,75 @@ def _row_groups_of(file: DataFile) -> list[RowGroup]:
     return groups
 
 
-def _slices(group: RowGroup, columns: Columns, footers: Footers) -> Iterator[_Slice]:
+def _rows_from(first: int, group: RowGroup, columns: Columns, footers: Footers) -> Iterator[Rows]:
+    """Yield the rows of a row group from row `first` on: from its pages as far as they are plain, then by pyarrow."""
     with footers.open(group.path) as parquet:
         found = {name: _name_in(parquet.schema_arrow, name, columns) for name in (columns.input, columns.target)}
         if missing := [name for name, stored in found.items() if stored is None and name not in group.constants]:
             msg = f"{group.path} has no column {', '.join(missing)}"
             raise RunError(msg, "check data.input and data.target")
-        names, position = [name for name in found.values() if name is not None], 0
         try:
-            # One thread: ranks share a machine, and decoding is far from being the bottleneck.
-            size = min(max(1, SLICE_BYTES // columns.tensor.nbytes), MAX_SLICE_ROWS)
-            for batch in parquet.iter_batches(size, row_groups=[group.index], columns=names, use_threads=False):
-                yield _slice(batch, position, group, columns, found)
-                position += batch.num_rows
+            for rows in _from_pages(first, parquet, group, columns, found):
+                first += len(rows)
+                yield rows
+            if first < group.rows:
+                yield from _from_arrow(first, parquet, group, columns, found)
         except (OSError, pa.ArrowException) as error:
             msg = f"cannot read {group.path}: {' '.join(str(error).split())}"
             raise RunError(msg, "the file is damaged or gone; VACUUM may have taken it") from error
+
+
+def _from_pages(
+    first: int, parquet: Any, group: RowGroup, columns: Columns, names: Mapping[str, str | None]
+) -> Iterator[Rows]:
+    """Yield inputs as views of pages, labels by pyarrow; nothing where the row group is not made for it."""
+    store, inner = filesystem(group.path)
+    inputs, target = names[columns.input], names[columns.target]
+    if not isinstance(store, pafs.LocalFileSystem) or group.kept is not None or inputs is None or target is None:
+        return
+    chunk = Chunk.of(parquet, group.index, inputs, columns.tensor.nbytes)
+    if chunk is None or chunk.rows != group.rows:
+        return
+    with store.open_input_file(inner) as file:
+        labels, known = _labels(first, parquet, group, columns, target), np.empty(0, dtype=np.int64)
+        for rows in page_rows(file, chunk, first):
+            while len(rows):
+                known = known if len(known) else next(labels)
+                count = min(len(rows), len(known))
+                yield Rows(rows[:count], known[:count])
+                rows, known = rows[count:], known[count:]
+
+
+def _labels(first: int, parquet: Any, group: RowGroup, columns: Columns, name: str) -> Iterator[NDArray[np.int64]]:
+    position = 0
+    for batch in parquet.iter_batches(LABEL_ROWS, row_groups=[group.index], columns=[name], use_threads=False):
+        begin, position = max(first, position), position + batch.num_rows
+        if begin < position:
+            numbers = range(group.first_row + begin, group.first_row + position)
+            column = batch.column(0)[-len(numbers) :]
+            yield class_labels(column, columns.classes, f"{group.path}: {columns.target}", numbers)
+
+
+def _from_arrow(
+    first: int, parquet: Any, group: RowGroup, columns: Columns, names: Mapping[str, str | None]
+) -> Iterator[Rows]:
+    """Yield rows as pyarrow decodes them, from the row group's beginning, without those before `first`."""
+    stored, position = [name for name in names.values() if name is not None], 0
+    # One thread: ranks share a machine, and decoding is far from being the bottleneck.
+    size = min(max(1, SLICE_BYTES // columns.tensor.nbytes), MAX_SLICE_ROWS)
+    for batch in parquet.iter_batches(size, row_groups=[group.index], columns=stored, use_threads=False):
+        found = _slice(batch, position, group, columns, names)
+        position += batch.num_rows
+        if first < len(found):
+            yield _decode(found.part(first, len(found)), group, columns)
+        first = max(0, first - len(found))
+
+
+def _decode(rows: _Slice, group: RowGroup, columns: Columns) -> Rows:
+    return Rows(
+        tensor_rows(rows.inputs, columns.tensor, f"{group.path}: {columns.input}", rows.numbers),
+        class_labels(rows.targets, columns.classes, f"{group.path}: {columns.target}", rows.numbers),
+    )
 
 
 def _slice(
