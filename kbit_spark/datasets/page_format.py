@@ -58,16 +58,27 @@ class PageHeader:
         except IndexError:
             msg = "the header does not end"
             raise UnusualPageError(msg) from None
-        kind = fields.get(1)
+        kind = _number(fields, 1)
         page = fields.get({DATA_PAGE: 5, DICTIONARY_PAGE: 7}.get(kind, -1))
         if not isinstance(page, dict) or (kind == DATA_PAGE and page.get(3) != RLE):
             msg = f"page type {kind}"
             raise UnusualPageError(msg)
-        numbers = [page.get(1), page.get(2), fields.get(3), fields.get(2)]
-        if not all(type(number) is int and 0 <= number < 2**31 for number in numbers):
-            msg = f"a header of {numbers}"
-            raise UnusualPageError(msg)
-        return cls(kind, *numbers, size=thrift.position)
+        return cls(
+            kind=kind,
+            values=_number(page, 1),
+            encoding=_number(page, 2),
+            compressed=_number(fields, 3),
+            uncompressed=_number(fields, 2),
+            size=thrift.position,
+        )
+
+
+def _number(fields: dict[int, Any], number: int) -> int:
+    value = fields.get(number)
+    if type(value) is not int or not 0 <= value < 2**31:
+        msg = f"field {number} is {value}"
+        raise UnusualPageError(msg)
+    return value
 
 
 class _Thrift:
@@ -99,7 +110,8 @@ class _Thrift:
         if kind not in (_BYTE, _DOUBLE, _BINARY):
             msg = f"a field of type {kind}"
             raise UnusualPageError(msg)
-        self.position += {_BYTE: 1, _DOUBLE: 8}.get(kind) or self._varint()
+        size = {_BYTE: 1, _DOUBLE: 8}.get(kind) or self._varint()
+        self.position += size
         return None
 
     def _integer(self) -> int:
@@ -171,6 +183,8 @@ def _joined(runs: list[tuple[bool, int, bytes]], width: int) -> NDArray[np.int64
 def _unpacked(packed: bytes, width: int) -> NDArray[np.int64]:
     """Return all numbers of `width` bits, lowest first; eight of them fill `width` bytes."""
     groups = len(packed) // width
+    if groups == 0:
+        return np.empty(0, dtype=np.int64)
     padded, mask = packed + bytes(4), (1 << width) - 1
     numbers = np.empty((groups, 8), dtype=np.int64)
     for item in range(8):

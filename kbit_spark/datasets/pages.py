@@ -1,9 +1,9 @@
 """Rows of one length straight from the pages of a Parquet file: views of a page, not copies in Arrow's memory.
 
-pyarrow gives no access to pages, decodes a row group from its first row on, and copies each value. What trainers read is
-simpler than all of Parquet: values of one length, none of them null, PLAIN or in a dictionary, in version 1 pages. That
-is read here. Anything else, and any damage, ends the rows early: the caller asks pyarrow for the rest, which knows all
-of Parquet and tells what is wrong with a file.
+pyarrow gives no access to pages, decodes a row group from its first row on, and copies each value. What trainers read
+is simpler than all of Parquet: values of one length, none of them null, PLAIN or in a dictionary, in version 1 pages.
+That is read here. Anything else, and any damage, ends the rows early: the caller asks pyarrow for the rest, which knows
+all of Parquet and tells what is wrong with a file.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def page_rows(file: Any, chunk: Chunk, first: int) -> Iterator[NDArray[np.uint8]
     """
     try:
         yield from _Pages(file, chunk).rows(first)
-    except (UnusualPageError, OSError, pa.ArrowException):
+    except (UnusualPageError, OSError, pa.ArrowException, ValueError):  # numpy's, of shapes that no bytes have
         return
 
 

@@ -248,7 +248,8 @@ def _from_pages(
         labels, known = _labels(first, parquet, group, columns, target), np.empty(0, dtype=np.int64)
         for rows in page_rows(file, chunk, first):
             while len(rows):
-                known = known if len(known) else next(labels)
+                if not len(known) and (known := next(labels, known)).size == 0:
+                    return  # there are fewer, of which pyarrow tells
                 count = min(len(rows), len(known))
                 yield Rows(rows[:count], known[:count])
                 rows, known = rows[count:], known[count:]
