@@ -218,7 +218,8 @@ def _row_groups_of(file: DataFile) -> list[RowGroup]:
 def _rows_from(first: int, group: RowGroup, columns: Columns, footers: Footers) -> Iterator[Rows]:
     """Yield the rows of a row group from row `first` on: from its pages as far as they are plain, then by pyarrow."""
     with footers.open(group.path) as parquet:
-        found = {name: _name_in(parquet.schema_arrow, name, columns) for name in (columns.input, columns.target)}
+        schema = parquet.schema_arrow  # made anew each time that it is asked for
+        found = {name: _name_in(schema, name, columns) for name in (columns.input, columns.target)}
         if missing := [name for name, stored in found.items() if stored is None and name not in group.constants]:
             msg = f"{group.path} has no column {', '.join(missing)}"
             raise RunError(msg, "check data.input and data.target")

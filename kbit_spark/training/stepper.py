@@ -86,18 +86,16 @@ class Stepper:
         """
         self._set_rate()
         if self._graph is not None:
-            result = self._graph.take(batch)
-            sums.add_predicted(result.loss, result.predicted, batch.targets)
-            self._profiler.mark("metrics")
+            result = self._graph.take(batch)  # which updates the weights, too
         else:
             with nullcontext() if last else self._strategy.gathering():
                 result = self._add_gradients(batch, group)
-            sums.add_predicted(result.loss, result.predicted, batch.targets)
-            self._profiler.mark("metrics")
-            if last:
-                self._check_gradients()
-                self._check_at_once(sums)
-                self._step_weights()
+        sums.add_predicted(result.loss, result.predicted, batch.targets)
+        self._profiler.mark("metrics")
+        if last and self._graph is None:
+            self._check_gradients()
+            self._check_at_once(sums)
+            self._step_weights()
         if last:
             self._after_update()
 

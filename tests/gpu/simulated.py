@@ -52,7 +52,7 @@ class Simulated:
         if not self._binary.exists():
             source = folder / f"{name}.cpp"
             source.write_text(program.source)
-            compile_cpp(source, _built(folder, HERE / "harness.cpp"), support(folder), "-o", self._binary)
+            compile_cpp(source, _harness(folder), "-o", self._binary)
 
     def decode(self, payloads: Sequence[bytes | None], rows: int = 1) -> list[dict[str, Any] | None]:
         """Decode payloads in batches of `rows`.
@@ -91,21 +91,17 @@ class Simulated:
                     yield {"error": FAULTS[code - FIRST_FAULT], "position": int(position[row])}
 
 
-def support(folder: Path) -> Path:
-    """Return the kernels that no program brings itself, compiled for the CPU in `folder`."""
-    return _built(folder, SUPPORT, "-x", "c++")
-
-
-def _built(folder: Path, source: Path, *options: str) -> Path:
-    built = folder / f"{source.stem}.o"
+def _harness(folder: Path) -> Path:
+    built = folder / "harness.o"
     if not built.exists():
-        compile_cpp(*options, "-c", source, "-o", built)
+        compile_cpp("-c", HERE / "harness.cpp", "-o", built)
     return built
 
 
 def compile_cpp(*arguments: str | Path) -> None:
-    """Run the compiler, with sanitizers."""
-    subprocess.run(["g++", "-std=c++17", "-O1", "-w", *SANITIZERS, *map(str, arguments)], check=True)
+    """Run the compiler, with sanitizers; sources may include the kernels that no program brings itself."""
+    include = f"-I{SUPPORT.parent}"
+    subprocess.run(["g++", "-std=c++17", "-O1", "-w", include, *SANITIZERS, *map(str, arguments)], check=True)
 
 
 def _blocks(data: bytes) -> Iterator[bytes]:

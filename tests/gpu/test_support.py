@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.nvrtc import compile_cubin
-from tests.gpu.simulated import HERE, SUPPORT, compile_cpp, support
+from tests.gpu.simulated import HERE, SUPPORT, compile_cpp
 
 CASES = 150
 
@@ -16,7 +16,7 @@ CASES = 150
 @pytest.fixture(scope="session")
 def checker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("support")
-    compile_cpp(HERE / "support.cpp", support(folder), "-o", folder / "support")
+    compile_cpp(HERE / "support.cpp", "-o", folder / "support")
     return folder / "support"
 
 
