@@ -154,19 +154,21 @@ class Model(nn.Module):
 class Run:
     """Some steps of a stepper on the GPU."""
 
-    def __init__(self, changes: dict[str, Any], waits: str = "") -> None:
+    def __init__(self, changes: dict[str, Any], waits: str = "", world: World | None = None) -> None:
         made = config(**changes)
         torch.manual_seed(0)
-        world = World(0, 1, "localhost", 1, CUDA)
-        self.profiler = Profiler(made.profile, world, Path(tempfile.gettempdir()))
-        self.stepper = Stepper(Model(waits).to(CUDA), made, world, 200, self.profiler)
-        self.sums, self.steps = Sums(CUDA), 0
+        self.world = world or World(0, 1, "localhost", 1, CUDA)
+        device = self.world.device
+        self.profiler = Profiler(made.profile, self.world, Path(tempfile.gettempdir()))
+        self.stepper = Stepper(Model(waits).to(device), made, self.world, 200, self.profiler)
+        self.sums, self.steps = Sums(device), 0
 
     def take(self, steps: int, batch: Batch | None = None) -> None:
         for _ in range(steps):
-            random = torch.Generator(CUDA).manual_seed(self.steps)
-            images = torch.randint(256, (BATCH, 8, 8), generator=random, device=CUDA, dtype=torch.uint8)
-            drawn = Batch(images, torch.randint(10, (BATCH,), generator=random, device=CUDA))
+            device = self.world.device
+            random = torch.Generator(device).manual_seed(self.steps * self.world.size + self.world.rank)
+            images = torch.randint(256, (BATCH, 8, 8), generator=random, device=device, dtype=torch.uint8)
+            drawn = Batch(images, torch.randint(10, (BATCH,), generator=random, device=device))
             self.steps += 1
             self.profiler.begin_step(self.steps)
             self.profiler.mark("data_wait")
@@ -281,3 +283,46 @@ class TestOnGpu:
         run.take(3)
         assert run.sums.state()[2] == BATCH * (WARM_UP_STEPS + 8) + 5
         run.stepper.close()
+
+
+def _rank_of_two(rank: int, folder: str, changes: dict[str, Any]) -> None:
+    """Train twice, with a graph and without, and leave what came of it."""
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+    device = torch.device("cuda", rank)
+    torch.cuda.set_device(device)
+    torch.cuda.set_stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+    dist.init_process_group("nccl", init_method=f"file://{folder}/store", rank=rank, world_size=2, device_id=device)
+    found = []
+    for graph in (False, True):
+        torch.manual_seed(7)
+        run = Run({"global_batch_size": 2 * BATCH, **changes, "cuda_graph": graph}, world=World(rank, 2, "", 1, device))
+        torch.manual_seed(8 + rank)
+        run.take(60)
+        if rank == 1:  # whose batches may be smaller than the others'
+            half = Batch(torch.ones((5, 8, 8), device=device, dtype=torch.uint8), torch.ones(5, device=device).long())
+            run.take(1, half)
+        else:
+            run.take(1)
+        run.take(40)
+        shares = run.profiler.take()
+        found.append((graph, [tensor.cpu() for tensor in run.tensors()], run.sums.state().cpu(), shares))
+        run.stepper.close()
+    torch.save(found, f"{folder}/rank-{rank}")
+    dist.destroy_process_group()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices")
+@pytest.mark.parametrize("changes", [changes for changes in SETTINGS if changes.get("strategy") != "single"])
+def test_a_graph_of_several_ranks_takes_the_steps_that_it_replaces(changes: dict[str, Any], tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(_rank_of_two, (str(tmp_path), changes), nprocs=2)  # type: ignore[no-untyped-call]
+    ranks = [torch.load(tmp_path / f"rank-{rank}") for rank in range(2)]
+    for found in ranks:
+        (_, plain, plain_sums, _), (_, graphed, sums, shares) = found
+        assert all(torch.equal(a, b) for a, b in zip(plain, graphed, strict=True))
+        assert torch.allclose(plain_sums, sums, rtol=1e-12)
+        assert set(shares) == set(PHASES)
+    weights = [dict(zip(Model().state_dict(), found[1][1], strict=True)) for found in ranks]
+    assert ranks[0][0][2][0] != ranks[1][0][2][0], "the ranks saw the same rows"
+    if changes.get("strategy") != "averaging":
+        assert all(torch.equal(weights[0][name], weights[1][name]) for name in dict(Model().named_parameters()))
