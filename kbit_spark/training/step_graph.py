@@ -23,8 +23,7 @@ WARM_UP_STEPS = 12
 """Steps before the capture; under DDP, the eleventh is the first that is as all later ones are."""
 
 LEAST_STEPS = 200
-"""Of a run for which `auto` captures: a capture takes some tenths of a second. It does so for one rank alone: whether
-NCCL between GPUs can be captured here was never tried."""
+"""Of a run for which `auto` captures: a capture takes some tenths of a second."""
 
 LEAD_STEPS = 16
 """Steps that may wait on the GPU: their batches are in its memory."""
@@ -56,7 +55,7 @@ class _Captured:
 def captures(config: TrainConfig, world: World, total_steps: int) -> bool:
     """Return whether the steps of a run are to be captured; the log tells why one that asks for it is not."""
     wanted = config.cuda_graph
-    worth_it = world.device.type == "cuda" and world.size == 1 and total_steps >= LEAST_STEPS
+    worth_it = world.device.type == "cuda" and total_steps >= LEAST_STEPS
     if wanted is False or (wanted == "auto" and not worth_it):
         return False
     reasons = {
@@ -78,12 +77,16 @@ class StepGraph:
     Args:
         step: takes a step on a batch: gradients and weights; it must not wait for the GPU.
         profiler: some steps are measured, by a graph of their own.
+        trial: adds the gradients of a batch as `step` does, without telling other ranks. It is captured first, since a
+            step that has begun to tell them cannot be broken off: DDP does not begin again.
 
     The current stream must not be CUDA's default one, or DDP cannot be captured.
     """
 
-    def __init__(self, step: Callable[[Batch], Result], profiler: Profiler) -> None:
-        self._step, self._profiler = step, profiler
+    def __init__(
+        self, step: Callable[[Batch], Result], profiler: Profiler, trial: Callable[[Batch], Result] | None = None
+    ) -> None:
+        self._step, self._profiler, self._trial = step, profiler, trial
         self._left: int | None = WARM_UP_STEPS
         self._batch: Batch | None = None
         self._plain: _Captured | None = None
@@ -148,9 +151,11 @@ class StepGraph:
         random = torch.cuda.default_generators[torch.cuda.current_device()]
         state = random.clone_state()
         try:
-            self._plain = self._captured(self._batch, measured=False)
+            if self._trial is not None:
+                self._captured(self._trial, self._batch, measured=False).graph.reset()
+            self._plain = self._captured(self._step, self._batch, measured=False)
             if self._profiler.on:
-                self._measured = self._captured(self._batch, measured=True)
+                self._measured = self._captured(self._step, self._batch, measured=True)
         except Exception as error:
             self.close()
             self._batch = None
@@ -159,7 +164,7 @@ class StepGraph:
         log.info("a step is one CUDA graph from here on")
         return None
 
-    def _captured(self, batch: Batch, *, measured: bool) -> _Captured:
+    def _captured(self, step: Callable[[Batch], Result], batch: Batch, *, measured: bool) -> _Captured:
         """Capture a step, which is not taken by it."""
         graph = torch.cuda.CUDAGraph()
         pool = None if self._plain is None else self._plain.graph.pool()
@@ -168,5 +173,5 @@ class StepGraph:
             graph, pool=pool, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
         )
         with self._profiler.capturing(measured=measured) as marks, capture:
-            result = self._step(batch)
+            result = step(batch)
         return _Captured(graph, result, marks)

@@ -66,7 +66,7 @@ class Stepper:
         self._rate_there = 0.0
         self._graph: StepGraph | None = None
         if captures(config, world, total_steps):
-            self._graph = StepGraph(self._whole_step, self._profiler)
+            self._graph = StepGraph(self._whole_step, self._profiler, self._trial_step)
 
     def close(self) -> None:
         """Give back what the process group must not outlive."""
@@ -201,6 +201,14 @@ class Stepper:
         result = self._add_gradients(batch, 1)
         self._check_gradients()
         self._step_weights()
+        return result
+
+    def _trial_step(self, batch: Batch) -> Result:
+        """Do of a step what concerns no other rank, and leave nothing."""
+        self._drop_gradients()
+        with self._strategy.gathering():
+            result = self._add_gradients(batch, 1)
+        self._drop_gradients()
         return result
 
     def _add_gradients(self, batch: Batch, group: int) -> Result:
