@@ -1,6 +1,6 @@
 """Runs every case of `bench.gpu.corpus` on the device and holds it against the CPU decoder.
 
-    python -m bench.gpu.check FOLDER --jars FOLDER --mutants 1000000
+    python -m bench.gpu.check FOLDER --classpath JARS --mutants 1000000
 
 Prints a line a case that differs, and one of sums: rows, differences, rows that the CPU had to decode.
 """
@@ -14,12 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 BATCH = 200_000
-AT_ONCE = 8
 
 
 def main() -> None:
@@ -29,10 +29,12 @@ def main() -> None:
     parser.add_argument("--classpath", required=True)
     parser.add_argument("--mutants", type=int, default=1_000_000)
     parser.add_argument("--only", default="")
+    parser.add_argument("--at-once", type=int, default=8, help="cases")
     arguments = parser.parse_args()
     folders = sorted(path for path in arguments.folder.iterdir() if path.is_dir() and arguments.only in path.name)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = list(pool.map(lambda path: check(path, arguments.classpath, arguments.mutants), folders))
+    folders.sort(key=lambda path: not path.name.startswith("fuzz-"))  # these take longest
+    with ProcessPoolExecutor(arguments.at_once) as pool:  # whose mutants take Python's time
+        results = list(pool.map(check, folders, repeat(arguments.classpath), repeat(arguments.mutants)))
     for result in results:
         if result["code"] != 0 or result["case"].startswith("fuzz-"):
             print(json.dumps(result))
