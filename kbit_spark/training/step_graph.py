@@ -102,8 +102,8 @@ class StepGraph:
         """
         if self._left == 0:
             self._left = None
-            if (error := self._capture(batch)) is not None:
-                return self._after(error, batch)
+            if (prevented := self._capture(batch)) is not None:
+                return self._after(prevented, batch)
         if self._plain is None or not self._fits(batch):
             self._left = self._left and self._left - 1
             return self._step(batch)
@@ -134,19 +134,18 @@ class StepGraph:
         self._replayed += 1
         return result
 
-    def _after(self, error: Exception, batch: Batch) -> Result:
+    def _after(self, prevented: str, batch: Batch) -> Result:
         """Take the step that could not be captured, after which all others are launched kernel by kernel."""
-        text = " ".join(str(error).split())
         try:
             result = self._step(batch)
         except RuntimeError as second:  # DDP, for one, cannot begin again where its backward pass was broken off
-            msg = f"a step cannot be captured as a CUDA graph, nor taken after that: {text}"
+            msg = f"a step cannot be captured as a CUDA graph, nor taken after that: {prevented}"
             raise RunError(msg, "set cuda_graph=false") from second
-        log.info("steps are launched kernel by kernel: the model cannot be captured as a CUDA graph: %s", text)
+        log.info("steps are launched kernel by kernel: the model cannot be captured as a CUDA graph: %s", prevented)
         return result
 
-    def _capture(self, batch: Batch) -> Exception | None:
-        """Capture the steps to come; return what prevents it."""
+    def _capture(self, batch: Batch) -> str | None:
+        """Capture the steps to come; return what prevents it: not the error, which holds the activations."""
         self._batch = Batch(batch.inputs.clone(), batch.targets.clone())
         random = torch.cuda.default_generators[torch.cuda.current_device()]
         state = random.clone_state()
@@ -160,7 +159,7 @@ class StepGraph:
             self.close()
             self._batch = None
             random.graphsafe_set_state(state)  # the one that it has still counts what a graph would draw
-            return error
+            return _reason(error)
         log.info("a step is one CUDA graph from here on")
         return None
 
@@ -175,3 +174,9 @@ class StepGraph:
         with self._profiler.capturing(measured=measured) as marks, capture:
             result = step(batch)
         return _Captured(graph, result, marks)
+
+
+def _reason(error: Exception) -> str:
+    """Return an error in one line; before it, the one that broke the capture, after which its end fails as well."""
+    errors = [error] if error.__context__ is None else [error.__context__, error]
+    return "; ".join(" ".join(str(each).split()) for each in errors)

@@ -89,7 +89,7 @@ class Stepper:
             result = self._graph.take(batch)  # which updates the weights, too
         else:
             with nullcontext() if last else self._strategy.gathering():
-                result = self._add_gradients(batch, group)
+                result = self._add_gradients(self._strategy.network, batch, group)
         sums.add_predicted(result.loss, result.predicted, batch.targets)
         self._profiler.mark("metrics")
         if last and self._graph is None:
@@ -198,22 +198,24 @@ class Stepper:
     def _whole_step(self, batch: Batch) -> Result:
         """Take a step on one batch without waiting for the device."""
         self._drop_gradients()  # a capture that failed may have left some
-        result = self._add_gradients(batch, 1)
+        result = self._add_gradients(self._strategy.network, batch, 1)
         self._check_gradients()
         self._step_weights()
         return result
 
     def _trial_step(self, batch: Batch) -> Result:
-        """Do of a step what concerns no other rank, and leave nothing."""
+        """Do of a step what concerns no other rank, and leave nothing.
+
+        DDP knows nothing of it: in `no_sync`, it would still send buffers, and not do so in the step that follows.
+        """
         self._drop_gradients()
-        with self._strategy.gathering():
-            result = self._add_gradients(batch, 1)
+        result = self._add_gradients(self.model, batch, 1)
         self._drop_gradients()
         return result
 
-    def _add_gradients(self, batch: Batch, group: int) -> Result:
-        """Add the gradients of one batch of a group of `group`."""
-        logits = self._forward(self._strategy.network, batch)
+    def _add_gradients(self, network: nn.Module, batch: Batch, group: int) -> Result:
+        """Add the gradients that `network` has for one batch of a group of `group`."""
+        logits = self._forward(network, batch)
         loss = cross_entropy_sum(logits, batch.targets)
         self._profiler.mark("forward")
         self._profiler.mark_gradients(loss)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import weakref
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from kbit_spark.config.train import ProfileConfig, TrainConfig
 from kbit_spark.datasets.batches import Batch
@@ -126,6 +130,92 @@ def test_a_step_that_fails_after_its_capture_ends_the_run_with_the_way_out() -> 
             graph.take(BATCH_OF_NOTHING)
     assert "cuda_graph=false" in raised.value.hint
     assert next(numbers) == WARM_UP_STEPS + 1
+
+
+@pytest.mark.usefixtures("never_captured")
+def test_what_broke_a_capture_is_told_and_its_memory_given_back_before_the_step_is_taken(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[weakref.ref[torch.Tensor]] = []
+
+    class Capture(AbstractContextManager[None]):
+        def __exit__(self, *args: object) -> None:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    def fails(self: StepGraph, step: object, batch: Batch, *, measured: bool) -> None:
+        activations = torch.zeros(3)
+        held.append(weakref.ref(activations))
+        with Capture():
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    def step(_: Batch) -> Result:
+        assert not any(reference() is not None for reference in held)
+        return Result(torch.zeros(()), torch.zeros(2))
+
+    monkeypatch.setattr(StepGraph, "_captured", fails)
+    caplog.set_level(logging.INFO, logger="kbit_spark")
+    graph = StepGraph(step, PROFILER)
+    for _ in range(WARM_UP_STEPS + 2):
+        graph.take(BATCH_OF_NOTHING)
+    assert len(held) == 1
+    assert "not permitted when stream is capturing; operation failed due to a previous error" in caplog.text
+
+
+class Scaled(nn.Module):
+    """Has a buffer that training reads, and parameters that share their memory or that a pass goes through twice."""
+
+    scale: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.norm, self.last = nn.BatchNorm1d(4), nn.Linear(4, 3)
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(nn.functional.dropout(inputs.flatten(1), 0.2))
+        again = checkpoint(lambda given: self.second(self.second(given)).relu(), hidden, use_reentrant=False)
+        logits: torch.Tensor = self.last(self.norm(again)) * self.scale
+        return logits
+
+
+def _steps_of_two(rank: int, folder: str) -> None:
+    """Take steps without and with trials in between, by the second rank alone, and leave the weights."""
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2, timeout=timedelta(seconds=20)
+    )
+    found = []
+    for trials in (False, True):
+        torch.manual_seed(0)
+        stepper = Stepper(Scaled(), config(global_batch_size=8), World(rank, 2, "", 1, torch.device("cpu")), 200)
+        torch.manual_seed(rank)
+        for step in range(6):
+            stepper.model.scale.fill_(1 + rank + step)  # type: ignore[operator, union-attr]  # those of rank 0 count
+            batch = Batch(torch.randn(4, 4), torch.randint(3, (4,)))
+            if trials and rank == 1 and step in (0, 3, 4):
+                _try(stepper, batch)
+            stepper.accumulate(batch, Sums(torch.device("cpu")), group=1, last=True)
+        found.append([tensor.clone() for tensor in stepper.model.state_dict().values()])
+    torch.save(found, f"{folder}/rank-{rank}")
+    dist.destroy_process_group()
+
+
+def _try(stepper: Stepper, batch: Batch) -> None:
+    """Do what a trial does; buffers and random numbers are put back, since what is captured is not executed."""
+    buffers = [(buffer, buffer.clone()) for buffer in stepper.model.buffers()]
+    with torch.random.fork_rng(devices=[]):
+        stepper._trial_step(batch)
+    for buffer, before in buffers:
+        buffer.copy_(before)
+
+
+def test_a_trial_tells_other_ranks_nothing_and_leaves_ddp_as_it_was(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(_steps_of_two, (str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
+    for rank in range(2):
+        plain, tried = torch.load(tmp_path / f"rank-{rank}")
+        assert all(torch.equal(a, b) for a, b in zip(plain, tried, strict=True))
 
 
 class Model(nn.Module):
