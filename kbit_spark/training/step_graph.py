@@ -7,11 +7,13 @@ what it computes, and the random numbers that it draws, are those of the step th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
 
 import torch
+from torch import nn
 
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.batches import Batch
@@ -69,6 +71,28 @@ def captures(config: TrainConfig, world: World, total_steps: int) -> bool:
     if found:
         log.info("steps are launched kernel by kernel: %s", "; ".join(found))
     return not found
+
+
+@contextmanager
+def keeping_buffers(model: nn.Module) -> Iterator[None]:
+    """Leave `model` with the buffers that it has, whatever a pass meanwhile puts in their place.
+
+    A graph reads and writes the memory of its capture: it would hand no such buffer on to the next step.
+
+    Raises:
+        RuntimeError: a buffer was replaced.
+    """
+    before = [(module, dict(module._buffers)) for module in model.modules()]
+    replaced = False
+    try:
+        yield
+    finally:
+        for module, buffers in before:
+            replaced = replaced or any(module._buffers.get(name) is not buffer for name, buffer in buffers.items())
+            module._buffers.update(buffers)
+    if replaced:
+        msg = "a pass puts new tensors in the place of buffers, which it must write into"
+        raise RuntimeError(msg)
 
 
 class StepGraph:

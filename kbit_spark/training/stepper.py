@@ -18,7 +18,7 @@ from kbit_spark.errors import RunError
 from kbit_spark.training.metrics import Reading, Sums, classes, cross_entropy_sum
 from kbit_spark.training.optimizer import load_optimizer, make_optimizer, make_schedule, rate_from
 from kbit_spark.training.profiler import Profiler
-from kbit_spark.training.step_graph import Result, StepGraph, captures
+from kbit_spark.training.step_graph import Result, StepGraph, captures, keeping_buffers
 from kbit_spark.training.strategy import make_strategy
 from kbit_spark.training.world import World
 
@@ -209,7 +209,8 @@ class Stepper:
         DDP knows nothing of it: in `no_sync`, it would still send buffers, and not do so in the step that follows.
         """
         self._drop_gradients()
-        result = self._add_gradients(self.model, batch, 1)
+        with keeping_buffers(self.model):
+            result = self._add_gradients(self.model, batch, 1)
         self._drop_gradients()
         return result
 

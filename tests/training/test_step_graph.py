@@ -7,7 +7,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -161,6 +161,35 @@ def test_what_broke_a_capture_is_told_and_its_memory_given_back_before_the_step_
     assert "not permitted when stream is capturing; operation failed due to a previous error" in caplog.text
 
 
+class Averages(nn.Module):
+    """Keeps a running mean, in place or in a new tensor each time."""
+
+    mean: torch.Tensor
+
+    def __init__(self, *, in_place: bool) -> None:
+        super().__init__()
+        self._in_place, self.layer = in_place, nn.Linear(3, 3)
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self._in_place:
+            self.mean.lerp_(inputs.mean(), 0.1)
+        else:
+            self.mean = self.mean.lerp(inputs.mean(), 0.1)
+        logits: torch.Tensor = self.layer(inputs - self.mean)
+        return logits
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_trial_finds_buffers_that_are_replaced_and_puts_them_back(*, in_place: bool) -> None:
+    model, world = Averages(in_place=in_place), World(0, 1, "localhost", 1, torch.device("cpu"))
+    stepper, before = Stepper(model, config(), world, 200), model.mean
+    with nullcontext() if in_place else pytest.raises(RuntimeError, match="new tensors in the place of buffers"):
+        stepper._trial_step(BATCH_OF_NOTHING)
+    assert model.mean is before
+
+
 class Scaled(nn.Module):
     """Has a buffer that training reads, and parameters that share their memory or that a pass goes through twice."""
 
@@ -221,12 +250,17 @@ def test_a_trial_tells_other_ranks_nothing_and_leaves_ddp_as_it_was(tmp_path: Pa
 class Model(nn.Module):
     """Has what changes from step to step beside weights: random numbers and running statistics.
 
-    It may wait for the GPU, which no graph can hold, in the `forward` or in the `backward` pass.
+    It may wait for the GPU, which no graph can hold, in the `forward` or in the `backward` pass, or have a buffer that
+    `drifts` with the rows of a rank, and that training reads.
     """
+
+    _drift: torch.Tensor
 
     def __init__(self, waits: str = "") -> None:
         super().__init__()
         self._waits = waits
+        if waits == "drifts":
+            self.register_buffer("_drift", torch.zeros(()))
         self._last = nn.Linear(10, 10)
         self.layers = nn.Sequential(
             nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 10)
@@ -238,6 +272,8 @@ class Model(nn.Module):
         hidden: torch.Tensor = self.layers(inputs)
         if self._waits == "backward":
             hidden.register_hook(lambda gradient: gradient if float(gradient.sum()) != 1.5 else -gradient)
+        if self._waits == "drifts":
+            hidden = hidden * (1 + self._drift.add_(inputs.mean() - 0.5))
         logits: torch.Tensor = self._last(hidden)
         return logits
 
@@ -372,7 +408,7 @@ class TestOnGpu:
 
 
 def _rank_of_two(rank: int, folder: str, changes: dict[str, Any], waiting: str) -> None:
-    """Train without and with a graph, and leave what came of it; the second rank's model may wait for the GPU."""
+    """Train without and with a graph, and leave what came of it; only the second rank's model waits for the GPU."""
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
     device = torch.device("cuda", rank)
     torch.cuda.set_device(device)
@@ -382,7 +418,7 @@ def _rank_of_two(rank: int, folder: str, changes: dict[str, Any], waiting: str) 
     for graph in (False, True):
         torch.manual_seed(7)
         made = {"global_batch_size": 2 * BATCH, **changes, "cuda_graph": graph}
-        run = Run(made, waiting if rank == 1 else "", World(rank, 2, "", 1, device))
+        run = Run(made, waiting if rank == 1 or waiting == "drifts" else "", World(rank, 2, "", 1, device))
         torch.manual_seed(8 + rank)
         run.take(60)
         if rank == 1:  # whose batches may be smaller than the others'
@@ -406,6 +442,7 @@ def _rank_of_two(rank: int, folder: str, changes: dict[str, Any], waiting: str) 
         *((changes, "") for changes in SETTINGS if changes.get("strategy") != "single"),
         ({}, "forward"),
         ({}, "backward"),
+        ({}, "drifts"),
     ],
 )
 def test_a_graph_of_several_ranks_takes_the_steps_that_it_replaces(
@@ -419,7 +456,7 @@ def test_a_graph_of_several_ranks_takes_the_steps_that_it_replaces(
         assert all(torch.equal(a, b) for a, b in zip(plain, graphed, strict=True))
         assert torch.allclose(plain_sums, sums, rtol=1e-12)
         assert set(shares) == set(PHASES)
-    weights = [dict(zip(Model().state_dict(), found[1][1], strict=True)) for found in ranks]
+    weights = [dict(zip(Model(waiting).state_dict(), found[1][1], strict=True)) for found in ranks]
     assert ranks[0][0][2][0] != ranks[1][0][2][0], "the ranks saw the same rows"
     if changes.get("strategy") != "averaging":
         assert all(torch.equal(weights[0][name], weights[1][name]) for name in dict(Model().named_parameters()))
