@@ -22,6 +22,13 @@ def take_largest(values: torch.Tensor) -> None:
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
 
 
+def on_any_rank(holds: bool, device: torch.device) -> bool:
+    """Return whether it holds on some rank; all ranks ask together, and wait for each other."""
+    values = torch.tensor(float(holds), device=device)
+    take_largest(values)
+    return bool(values.item())
+
+
 def copy_from_first(values: torch.Tensor) -> None:
     """Put into `values` those of the first rank."""
     if dist.is_initialized():

@@ -1,10 +1,10 @@
 """Where the time of a rank's steps goes, cheap enough to stay on, and torch.profiler's traces of chosen steps.
 
 On the CPU every step is measured by the wall clock. On a GPU events are recorded on its stream between the phases of
-every `GPU_EVERY`-th step and read steps later, so nothing waits for them; copies that run beside the computation then
-cost only what the stream waits. DDP's all-reduce overlaps the backward pass: only the part that the pass ends up
-waiting for, the slowest rank included, counts as `all_reduce` and not as `backward`. A pass calls back when all
-gradients are computed, just before DDP does that waiting.
+every `GPU_EVERY`-th step and read when the next such step begins, so hardly anything waits for them; copies that run
+beside the computation then cost only what the stream waits. DDP's all-reduce overlaps the backward pass: only the part
+that the pass ends up waiting for, the slowest rank included, counts as `all_reduce` and not as `backward`. A pass calls
+back when all gradients are computed, just before DDP does that waiting.
 """
 
 from __future__ import annotations
@@ -150,9 +150,8 @@ class _GpuClock(_Clock):
         self._finish()
         if self._begun % GPU_EVERY != 1:
             return False
-        self._read(wait=False)
-        if self._waiting:  # its events, if they are a graph's, must not be recorded again
-            return False
+        # The step before has been done for long; a graph records its events anew, and no rank may measure another step.
+        self._read()
         self._start = _event()
         return True
 
@@ -161,7 +160,7 @@ class _GpuClock(_Clock):
 
     def take(self) -> dict[Phase, float]:
         self._finish()
-        self._read(wait=True)
+        self._read()
         return super().take()
 
     @contextmanager
@@ -182,8 +181,8 @@ class _GpuClock(_Clock):
             self._waiting.append((self._start, self._marks))
         self._start, self._marks = None, []
 
-    def _read(self, *, wait: bool) -> None:
-        while self._waiting and (wait or _last(*self._waiting[0]).query()):  # type: ignore[no-untyped-call]
+    def _read(self) -> None:
+        while self._waiting:
             start, marks = self._waiting.popleft()
             _last(start, marks).synchronize()
             for before, (phase, event) in zip([start, *(event for _, event in marks)], marks, strict=False):

@@ -18,6 +18,7 @@ from torch import nn
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.batches import Batch
 from kbit_spark.errors import RunError
+from kbit_spark.training.collectives import on_any_rank
 from kbit_spark.training.profiler import Marks, Profiler
 from kbit_spark.training.world import World
 
@@ -82,16 +83,15 @@ def keeping_buffers(model: nn.Module) -> Iterator[None]:
     Raises:
         RuntimeError: a buffer was replaced.
     """
-    before = [(module, dict(module._buffers)) for module in model.modules()]
-    replaced = False
+    before = [(module, *named) for module in model.modules() for named in module.named_buffers(recurse=False)]
     try:
         yield
     finally:
-        for module, buffers in before:
-            replaced = replaced or any(module._buffers.get(name) is not buffer for name, buffer in buffers.items())
-            module._buffers.update(buffers)
+        replaced = [each for each in before if getattr(each[0], each[1], None) is not each[2]]
+        for module, name, buffer in replaced:
+            setattr(module, name, buffer)
     if replaced:
-        msg = "a pass puts new tensors in the place of buffers, which it must write into"
+        msg = f"a pass puts a new tensor in the place of the buffer {replaced[0][1]}, which it must write into"
         raise RuntimeError(msg)
 
 
@@ -169,23 +169,28 @@ class StepGraph:
         return result
 
     def _capture(self, batch: Batch) -> str | None:
-        """Capture the steps to come; return what prevents it: not the error, which holds the activations."""
+        """Capture the steps to come, on all ranks or on none, as NCCL asks for; return what prevents it."""
         self._batch = Batch(batch.inputs.clone(), batch.targets.clone())
         random = torch.cuda.default_generators[torch.cuda.current_device()]
         state = random.clone_state()
-        try:
-            if self._trial is not None:
-                self._captured(self._trial, self._batch, measured=False).graph.reset()
-            self._plain = self._captured(self._step, self._batch, measured=False)
-            if self._profiler.on:
-                self._measured = self._captured(self._step, self._batch, measured=True)
-        except Exception as error:
-            self.close()
-            self._batch = None
-            random.graphsafe_set_state(state)  # the one that it has still counts what a graph would draw
-            return _reason(error)
+        for capture in (self._capture_trial, self._capture_steps):
+            prevented = _attempt(capture, self._batch)
+            if on_any_rank(prevented is not None, batch.targets.device):
+                self.close()
+                self._batch = None
+                random.graphsafe_set_state(state)  # the one that it has still counts what a graph would draw
+                return prevented or "it cannot be on another rank"
         log.info("a step is one CUDA graph from here on")
         return None
+
+    def _capture_trial(self, batch: Batch) -> None:
+        if self._trial is not None:
+            self._captured(self._trial, batch, measured=False).graph.reset()
+
+    def _capture_steps(self, batch: Batch) -> None:
+        self._plain = self._captured(self._step, batch, measured=False)
+        if self._profiler.on:
+            self._measured = self._captured(self._step, batch, measured=True)
 
     def _captured(self, step: Callable[[Batch], Result], batch: Batch, *, measured: bool) -> _Captured:
         """Capture a step, which is not taken by it."""
@@ -198,6 +203,15 @@ class StepGraph:
         with self._profiler.capturing(measured=measured) as marks, capture:
             result = step(batch)
         return _Captured(graph, result, marks)
+
+
+def _attempt(capture: Callable[[Batch], None], batch: Batch) -> str | None:
+    """Return what prevents a capture: not the error itself, which holds the activations."""
+    try:
+        capture(batch)
+    except Exception as error:
+        return _reason(error)
+    return None
 
 
 def _reason(error: Exception) -> str:

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from kbit_spark.config.train import ProfileConfig
 from kbit_spark.events import Event
 from kbit_spark.telemetry.report import render
-from kbit_spark.training.profiler import PHASES, Profiler
+from kbit_spark.training.profiler import GPU_EVERY, PHASES, Profiler
 from kbit_spark.training.world import World
 
 WORLD = World(0, 1, "localhost", 1, torch.device("cpu"))
@@ -113,3 +113,38 @@ def test_the_all_reduce_counts_as_far_as_the_backward_pass_waits_for_it(
     shares = profiler.take()
     assert least <= shares["all_reduce"] <= most
     assert shares["backward"] > 0.2
+
+
+def test_all_ranks_measure_the_same_steps_however_far_their_gpus_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class CudaEvent:
+        """Is done when somebody waits for it."""
+
+        def __init__(self, **_: object) -> None:
+            self.done = False
+
+        def record(self) -> None:
+            self.done = False
+
+        def query(self) -> bool:
+            return self.done
+
+        def synchronize(self) -> None:
+            self.done = True
+
+        def elapsed_time(self, other: CudaEvent) -> float:
+            assert other.done
+            return 1.0
+
+    monkeypatch.setattr(torch.cuda, "Event", CudaEvent)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    profiler = Profiler(ProfileConfig(), World(0, 2, "localhost", 1, torch.device("cuda", 0)), tmp_path)
+    measured = []
+    for step in range(1, 3 * GPU_EVERY + 1):
+        profiler.begin_step(step)
+        if profiler.measuring:
+            measured.append(step)
+        profiler.mark("forward")
+    assert measured == [1, 1 + GPU_EVERY, 1 + 2 * GPU_EVERY]
+    assert profiler.take() == {phase: float(phase == "forward") for phase in PHASES}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from torch.utils.checkpoint import checkpoint
 from kbit_spark.config.train import ProfileConfig, TrainConfig
 from kbit_spark.datasets.batches import Batch
 from kbit_spark.errors import RunError
+from kbit_spark.training import step_graph
+from kbit_spark.training.collectives import on_any_rank
 from kbit_spark.training.metrics import Sums
 from kbit_spark.training.profiler import PHASES, Profiler
 from kbit_spark.training.saver import host_copy
@@ -161,6 +164,32 @@ def test_what_broke_a_capture_is_told_and_its_memory_given_back_before_the_step_
     assert "not permitted when stream is capturing; operation failed due to a previous error" in caplog.text
 
 
+@pytest.mark.usefixtures("never_captured")
+def test_no_rank_replays_what_another_rank_cannot_capture(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, logger="kbit_spark")
+    captured = []
+
+    class Graph(Nothing):
+        def reset(self) -> None:
+            self.state = "given back"
+
+    def succeeds(self: StepGraph, step: object, batch: Batch, *, measured: bool) -> SimpleNamespace:
+        captured.append(Graph())
+        return SimpleNamespace(graph=captured[-1])
+
+    asked = []
+    monkeypatch.setattr(StepGraph, "_captured", succeeds)
+    monkeypatch.setattr(step_graph, "on_any_rank", lambda holds, _: asked.append(holds) or len(asked) == 2)
+    numbers = iter(range(100))
+    graph = StepGraph(lambda _: Result(torch.tensor(next(numbers)), torch.zeros(2)), PROFILER, lambda _: None)  # type: ignore[arg-type, return-value]
+    assert [int(graph.take(BATCH_OF_NOTHING).loss) for _ in range(30)] == list(range(30))
+    assert asked == [False, False]  # after the trial, and after the capture, which failed elsewhere
+    assert [each.state for each in captured] == ["given back"] * 3
+    assert "cannot be captured as a CUDA graph: it cannot be on another rank" in caplog.text
+
+
 class Averages(nn.Module):
     """Keeps a running mean, in place or in a new tensor each time."""
 
@@ -185,7 +214,7 @@ class Averages(nn.Module):
 def test_a_trial_finds_buffers_that_are_replaced_and_puts_them_back(*, in_place: bool) -> None:
     model, world = Averages(in_place=in_place), World(0, 1, "localhost", 1, torch.device("cpu"))
     stepper, before = Stepper(model, config(), world, 200), model.mean
-    with nullcontext() if in_place else pytest.raises(RuntimeError, match="new tensors in the place of buffers"):
+    with nullcontext() if in_place else pytest.raises(RuntimeError, match="place of the buffer mean"):
         stepper._trial_step(BATCH_OF_NOTHING)
     assert model.mean is before
 
@@ -227,7 +256,8 @@ def _steps_of_two(rank: int, folder: str) -> None:
                 _try(stepper, batch)
             stepper.accumulate(batch, Sums(torch.device("cpu")), group=1, last=True)
         found.append([tensor.clone() for tensor in stepper.model.state_dict().values()])
-    torch.save(found, f"{folder}/rank-{rank}")
+    told = [on_any_rank(rank == 1, torch.device("cpu")), on_any_rank(False, torch.device("cpu"))]
+    torch.save((*found, told), f"{folder}/rank-{rank}")
     dist.destroy_process_group()
 
 
@@ -243,8 +273,9 @@ def _try(stepper: Stepper, batch: Batch) -> None:
 def test_a_trial_tells_other_ranks_nothing_and_leaves_ddp_as_it_was(tmp_path: Path) -> None:
     torch.multiprocessing.spawn(_steps_of_two, (str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
     for rank in range(2):
-        plain, tried = torch.load(tmp_path / f"rank-{rank}")
+        plain, tried, told = torch.load(tmp_path / f"rank-{rank}")
         assert all(torch.equal(a, b) for a, b in zip(plain, tried, strict=True))
+        assert told == [True, False]
 
 
 class Model(nn.Module):
