@@ -123,7 +123,8 @@ def _scatter(parts: Iterator[Rows], places: Indices, inputs: NDArray[np.uint8], 
         where = places[begin : begin + len(part.targets)]
         begin += len(where)
         rows, classes = part.inputs.view(whole_rows)[:, 0], part.targets
-        if len(wanted := np.flatnonzero(where >= 0)) < len(where):
+        if where.min() < 0:  # some of the rows are other ranks'
+            wanted = np.flatnonzero(where >= 0)
             where, rows, classes = where[wanted], rows[wanted], classes[wanted]
         into[where] = rows
         labels[where] = classes

@@ -25,6 +25,7 @@ from kbit_spark.datasets.page_format import (
     RLE_DICTIONARY,
     PageHeader,
     UnusualPageError,
+    all_ones,
     decode_runs,
     varint,
 )
@@ -171,7 +172,7 @@ class _Pages:
         if not self._chunk.optional:
             return page
         size = int.from_bytes(page[:4].tobytes(), "little")
-        if not (decode_runs(page[4 : 4 + size].tobytes(), 1, header.values) == 1).all():
+        if not all_ones(page[4 : 4 + size].tobytes(), header.values):
             msg = "a null"
             raise UnusualPageError(msg)
         return page[4 + size :]
