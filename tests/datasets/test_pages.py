@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbit_spark.datasets.page_format import UnusualPageError, decode_runs
+from kbit_spark.datasets.page_format import PageHeader, UnusualPageError, all_ones, decode_runs
 from kbit_spark.datasets.pages import Chunk, page_rows
 from kbit_spark.datasets.row_groups import Columns, RowGroup, RowGroupReader, list_row_groups
 from kbit_spark.datasets.sharding import Segment
@@ -180,3 +180,21 @@ def test_runs_of_one_number_are_read_without_a_packed_one(width: int) -> None:
     assert decode_runs(data, width, 65).tolist() == [number] * 65
     with pytest.raises(UnusualPageError):
         decode_runs(data, width, 66)
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=5), st.data())
+def test_levels_are_all_ones_or_not(runs: list[tuple[int, bool]], data: st.DataObject) -> None:
+    levels = b"".join(bytes([length << 1, one]) for length, one in runs)
+    numbers = [one for length, one in runs for _ in range(length)]
+    count = data.draw(st.integers(1, len(numbers)))
+    assert all_ones(levels, count) == all(numbers[:count])
+    with pytest.raises(UnusualPageError):
+        all_ones(levels, len(numbers) + 1)
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_break_the_parsers(data: bytes) -> None:
+    with contextlib.suppress(UnusualPageError):
+        PageHeader.parse(data)
+    with contextlib.suppress(UnusualPageError):
+        all_ones(data, 50)
