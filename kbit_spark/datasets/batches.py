@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kbit_spark.datasets.columns import whole_rows
 from kbit_spark.datasets.memory import Recycled
 from kbit_spark.datasets.prefetch import Prefetch
-from kbit_spark.datasets.row_groups import Columns, Footers, RowGroup, RowGroupReader, Rows
-from kbit_spark.datasets.sharding import EpochPlan, Indices, LaneSlice, RowStream, rank_slice
+from kbit_spark.datasets.row_groups import Columns, Footers, RowGroup, RowGroupReader
+from kbit_spark.datasets.sharding import EpochPlan, RowStream, rank_slice
 from kbit_spark.schemas import Tensor
 
 BLOCK_BYTES = 2**24
@@ -87,9 +88,14 @@ def _blocks(source: Source, plan: EpochPlan, first: int) -> Iterator[tuple[NDArr
         inputs = memory.array(steps, local, source.columns.tensor.nbytes)
         targets = labels.array(steps, local)
         for piece, reader in zip(slices, readers, strict=True):
-            places = _places(plan, windows, piece, local)
-            segments = plan.segments(windows.start, piece.lane, len(windows))
-            _scatter(reader.parts(segments), places, inputs, targets)
+            places = slice(piece.target, piece.target + piece.stop - piece.first)
+            stop = 0
+            for window in windows:
+                begin, stop = stop, stop + plan.steps_of(window)
+                rows = reader.read(plan.segments(window, piece.lane))
+                chosen = plan.shuffle(window, piece.lane)[:, piece.first : piece.stop]
+                whole_rows(inputs)[begin:stop, places] = whole_rows(rows.inputs)[chosen]
+                targets[begin:stop, places] = rows.targets[chosen]
         yield inputs, targets
         del inputs, targets  # or their memory would serve one block later
 
@@ -98,36 +104,6 @@ def _together(plan: EpochPlan, first: int, step_bytes: int) -> list[range]:
     """Cut the windows from `first` on into runs of at most `BLOCK_BYTES`, or of one window."""
     length = max(1, BLOCK_BYTES // (plan.window_steps * step_bytes))
     return [range(begin, min(begin + length, plan.windows)) for begin in range(first, plan.windows, length)]
-
-
-def _places(plan: EpochPlan, windows: range, piece: LaneSlice, local: int) -> Indices:
-    """Return for each row of a lane's windows its place in the rank's block of `local` rows a step, -1 for none."""
-    columns = np.arange(piece.target, piece.target + piece.stop - piece.first)
-    found, begin = [], 0
-    for window in windows:
-        shuffle = plan.shuffle(window, piece.lane)
-        chosen = shuffle[:, piece.first : piece.stop]
-        places = np.full(shuffle.size, -1, dtype=np.int64)
-        places[chosen] = np.arange(begin, begin + len(chosen))[:, np.newaxis] * local + columns
-        found.append(places)
-        begin += len(chosen)
-    return found[0] if len(found) == 1 else np.concatenate(found)
-
-
-def _scatter(parts: Iterator[Rows], places: Indices, inputs: NDArray[np.uint8], targets: NDArray[np.int64]) -> None:
-    """Copy rows straight from Arrow's memory to their places: the one copy of each row."""
-    whole_rows = np.dtype((np.void, inputs.shape[-1]))  # numpy moves one such item several times as fast as a row
-    into, labels = inputs.reshape(-1).view(whole_rows), targets.reshape(-1)
-    begin = 0
-    for part in parts:
-        where = places[begin : begin + len(part.targets)]
-        begin += len(where)
-        rows, classes = part.inputs.view(whole_rows)[:, 0], part.targets
-        if where.min() < 0:  # some of the rows are other ranks'
-            wanted = np.flatnonzero(where >= 0)
-            where, rows, classes = where[wanted], rows[wanted], classes[wanted]
-        into[where] = rows
-        labels[where] = classes
 
 
 def _batches_of(

@@ -56,6 +56,11 @@ def tensor_rows(column: Any, tensor: Tensor, place: str, numbers: RowNumbers) ->
     return values.reshape(len(column), tensor.nbytes)
 
 
+def whole_rows(rows: NDArray[np.uint8]) -> NDArray[Any]:
+    """View rows, shape (..., bytes of a row), as items of shape (...), which numpy moves several times as fast."""
+    return rows.view(np.dtype((np.void, rows.shape[-1])))[..., 0]
+
+
 def _first_value(column: Any, length: int) -> tuple[int, tuple[int, int] | None]:
     """Return where the column's first value begins in its buffer, and the first row of another length, if any."""
     kind = column.type
