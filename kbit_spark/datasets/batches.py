@@ -1,7 +1,8 @@
 """Batches of one rank as tensors, read ahead of the model.
 
 A rank's memory holds at most four blocks, each one shuffle window or `BLOCK_BYTES` of smaller ones, and one slice of a
-row group for each lane that it reads, whatever the size of the table.
+row group for each lane that it reads, whatever the size of the table. Small rows are copied twice more within a lane's
+window, for as long as they are put in order.
 """
 
 from __future__ import annotations
@@ -15,14 +16,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kbit_spark.datasets.columns import whole_rows
 from kbit_spark.datasets.memory import Recycled
 from kbit_spark.datasets.prefetch import Prefetch
 from kbit_spark.datasets.row_groups import Columns, Footers, RowGroup, RowGroupReader, Rows
-from kbit_spark.datasets.sharding import EpochPlan, Indices, LaneSlice, RowStream, rank_slice
+from kbit_spark.datasets.sharding import EpochPlan, Indices, RowStream, rank_slice
 from kbit_spark.schemas import Tensor
 
 BLOCK_BYTES = 2**24
 """Windows smaller than this are made several at once: each change of the lane costs the cache."""
+
+SMALL_ROW_BYTES = 256
+"""Rows up to this size are gathered, larger ones scattered; where they meet, both take the same time."""
+
+Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -82,14 +89,18 @@ def _blocks(source: Source, plan: EpochPlan, first: int) -> Iterator[tuple[NDArr
     footers = Footers()
     readers = [RowGroupReader(source.groups, source.columns, footers) for _ in slices]
     memory, labels = Recycled(np.uint8), Recycled(np.int64)
+    copy = _gather if source.columns.tensor.nbytes <= SMALL_ROW_BYTES else _scatter
     for windows in _together(plan, first, local * source.columns.tensor.nbytes):
         steps = sum(plan.steps_of(window) for window in windows)
         inputs = memory.array(steps, local, source.columns.tensor.nbytes)
         targets = labels.array(steps, local)
         for piece, reader in zip(slices, readers, strict=True):
-            places = _places(plan, windows, piece, local)
-            segments = plan.segments(windows.start, piece.lane, len(windows))
-            _scatter(reader.parts(segments), places, inputs, targets)
+            share, places = slice(piece.first, piece.stop), slice(piece.target, piece.target + piece.stop - piece.first)
+            stop = 0
+            for window in windows:
+                begin, stop = stop, stop + plan.steps_of(window)
+                parts, shuffle = reader.parts(plan.segments(window, piece.lane)), plan.shuffle(window, piece.lane)
+                copy(parts, shuffle, share, inputs[begin:stop, places], targets[begin:stop, places])
         yield inputs, targets
         del inputs, targets  # or their memory would serve one block later
 
@@ -100,33 +111,31 @@ def _together(plan: EpochPlan, first: int, step_bytes: int) -> list[range]:
     return [range(begin, min(begin + length, plan.windows)) for begin in range(first, plan.windows, length)]
 
 
-def _places(plan: EpochPlan, windows: range, piece: LaneSlice, local: int) -> Indices:
-    """Return for each row of a lane's windows its place in the rank's block of `local` rows a step, -1 for none."""
-    columns = np.arange(piece.target, piece.target + piece.stop - piece.first)
-    found, begin = [], 0
-    for window in windows:
-        shuffle = plan.shuffle(window, piece.lane)
-        chosen = shuffle[:, piece.first : piece.stop]
-        places = np.full(shuffle.size, -1, dtype=np.int64)
-        places[chosen] = np.arange(begin, begin + len(chosen))[:, np.newaxis] * local + columns
-        found.append(places)
-        begin += len(chosen)
-    return found[0] if len(found) == 1 else np.concatenate(found)
+def _gather(parts: Iterator[Rows], shuffle: Indices, share: slice, inputs: Bytes, targets: Indices) -> None:
+    """Copy the rows that `shuffle[:, share]` names to arrays of its shape, in the order of their places there.
+
+    A window of small rows lies in the cache, from where rows are read in any order; written in any order, each would
+    fetch the rest of its cache line from memory.
+    """
+    rows, chosen = Rows.joined(list(parts)), shuffle[:, share]
+    whole_rows(inputs)[:] = whole_rows(rows.inputs).take(chosen)
+    targets[:] = rows.targets.take(chosen)
 
 
-def _scatter(parts: Iterator[Rows], places: Indices, inputs: NDArray[np.uint8], targets: NDArray[np.int64]) -> None:
-    """Copy rows straight from Arrow's memory to their places: the one copy of each row."""
-    whole_rows = np.dtype((np.void, inputs.shape[-1]))  # numpy moves one such item several times as fast as a row
-    into, labels = inputs.reshape(-1).view(whole_rows), targets.reshape(-1)
-    begin = 0
+def _scatter(parts: Iterator[Rows], shuffle: Indices, share: slice, inputs: Bytes, targets: Indices) -> None:
+    """Do the same in the order in which the rows are decoded: the one copy of each row."""
+    chosen = shuffle[:, share]
+    steps, places = np.full((2, shuffle.size), -1)
+    steps[chosen], places[chosen] = np.indices(chosen.shape)
+    stop = 0
     for part in parts:
-        where = places[begin : begin + len(part.targets)]
-        begin += len(where)
-        rows, classes = part.inputs.view(whole_rows)[:, 0], part.targets
-        if len(wanted := np.flatnonzero(where >= 0)) < len(where):
-            where, rows, classes = where[wanted], rows[wanted], classes[wanted]
-        into[where] = rows
-        labels[where] = classes
+        begin, stop = stop, stop + len(part)
+        at, rows, labels = (steps[begin:stop], places[begin:stop]), whole_rows(part.inputs), part.targets
+        if chosen.size < shuffle.size:  # some of the rows are other ranks'
+            wanted = np.flatnonzero(at[0] >= 0)
+            at, rows, labels = (at[0][wanted], at[1][wanted]), rows[wanted], labels[wanted]
+        whole_rows(inputs)[at] = rows
+        targets[at] = labels
 
 
 def _batches_of(

@@ -56,6 +56,11 @@ def tensor_rows(column: Any, tensor: Tensor, place: str, numbers: RowNumbers) ->
     return values.reshape(len(column), tensor.nbytes)
 
 
+def whole_rows(rows: NDArray[np.uint8]) -> NDArray[Any]:
+    """View rows, shape (..., bytes of a row), as items of shape (...), which numpy moves several times as fast."""
+    return rows.view(np.dtype((np.void, rows.shape[-1])))[..., 0]
+
+
 def _first_value(column: Any, length: int) -> tuple[int, tuple[int, int] | None]:
     """Return where the column's first value begins in its buffer, and the first row of another length, if any."""
     kind = column.type
@@ -93,13 +98,12 @@ def class_labels(column: Any, classes: int, place: str, numbers: RowNumbers) -> 
         msg = f"{place} is {column.type}, not an integer"
         raise RunError(msg, "data.target must name an integer column")
     _refuse_nulls(column, place, numbers)
-    labels: NDArray[np.int64] = column.to_numpy(zero_copy_only=False).astype(np.int64)
-    wrong = labels.view(np.uint64) >= classes  # a negative label is a huge one
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+    labels: NDArray[np.integer[Any]] = column.to_numpy(zero_copy_only=False)
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        row = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
         msg = f"{place}, row {numbers[row]}: label {int(labels[row])} is out of range [0, {classes})"
         raise RunError(msg, "set data.classes, or clean the table")
-    return labels
+    return labels.astype(np.int64)
 
 
 def _refuse_nulls(column: pa.Array, place: str, numbers: RowNumbers) -> None:

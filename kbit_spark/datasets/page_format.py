@@ -18,7 +18,9 @@ MAX_BIT_WIDTH = 25
 """Numbers of so many bits lie within four bytes, wherever they begin."""
 
 _MAX_DEPTH = 3
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 12
+_TRUE, _FALSE, _BINARY, _STRUCT = 1, 2, 8, 12
+_INTEGERS = (4, 5, 6)
+_SIZES = {3: 1, 7: 8}
 
 
 class UnusualPageError(Exception):
@@ -95,49 +97,56 @@ class _Thrift:
             raise UnusualPageError(msg)
         fields: dict[int, Any] = {}
         number = 0
-        while head := self._byte():
+        while head := self._data[self.position]:
+            self.position += 1
             number = number + (head >> 4) if head >> 4 else self._integer()
-            fields[number] = self._value(head & 15, depth)
+            kind = head & 15
+            fields[number] = self._integer() if kind in _INTEGERS else self._other(kind, depth)
+        self.position += 1
         return fields
 
-    def _value(self, kind: int, depth: int) -> Any:
-        if kind in (_I16, _I32, _I64):
-            return self._integer()
+    def _other(self, kind: int, depth: int) -> Any:
         if kind in (_TRUE, _FALSE):
             return kind == _TRUE
         if kind == _STRUCT:
             return self.struct(depth + 1)
-        if kind not in (_BYTE, _DOUBLE, _BINARY):
+        if kind == _BINARY:
+            size, self.position = varint(self._data, self.position)
+        elif kind in _SIZES:
+            size = _SIZES[kind]
+        else:
             msg = f"a field of type {kind}"
             raise UnusualPageError(msg)
-        size = {_BYTE: 1, _DOUBLE: 8}.get(kind) or self._varint()
         self.position += size
         return None
 
     def _integer(self) -> int:
-        zigzag = self._varint()
+        zigzag, self.position = varint(self._data, self.position)
         return (zigzag >> 1) ^ -(zigzag & 1)
 
-    def _varint(self) -> int:
-        value, self.position = varint(self._data, self.position)
-        return value
 
-    def _byte(self) -> int:
-        self.position += 1
-        return self._data[self.position - 1]
-
-
-def varint(data: Any, position: int) -> tuple[int, int]:
+def varint(data: bytes, position: int) -> tuple[int, int]:
     """Return the number at `position`, seven bits a byte, lowest first, and where it ends.
 
     Raises:
         IndexError: it does not end within `data`.
     """
     value = shift = 0
-    while (byte := int(data[position])) > 127:
+    while (byte := data[position]) > 127:
         value |= (byte & 127) << shift
         position, shift = position + 1, shift + 7
     return value | byte << shift, position + 1
+
+
+def all_ones(data: bytes, count: int) -> bool:
+    """Tell whether `count` numbers of one bit are all 1.
+
+    Raises:
+        UnusualPageError: there are fewer.
+    """
+    if data[-1:] == b"\1" and varint(data, 0) == (count << 1, len(data) - 1):  # one run, as nearly always
+        return True
+    return bool((decode_runs(data, 1, count) == 1).all())
 
 
 def decode_runs(data: bytes, width: int, count: int) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 from numpy.typing import NDArray
 
+from kbit_spark.datasets.columns import whole_rows
 from kbit_spark.datasets.page_format import (
     DATA_PAGE,
     DICTIONARY_PAGE,
@@ -25,6 +26,7 @@ from kbit_spark.datasets.page_format import (
     RLE_DICTIONARY,
     PageHeader,
     UnusualPageError,
+    all_ones,
     decode_runs,
     varint,
 )
@@ -171,7 +173,7 @@ class _Pages:
         if not self._chunk.optional:
             return page
         size = int.from_bytes(page[:4].tobytes(), "little")
-        if not (decode_runs(page[4 : 4 + size].tobytes(), 1, header.values) == 1).all():
+        if not all_ones(page[4 : 4 + size].tobytes(), header.values):
             msg = "a null"
             raise UnusualPageError(msg)
         return page[4 + size :]
@@ -203,6 +205,5 @@ class _Pages:
             if header.encoding not in (PLAIN, PLAIN_DICTIONARY):
                 msg = f"encoding {header.encoding} of a dictionary"
                 raise UnusualPageError(msg)
-            self._dictionary = np.ascontiguousarray(self._grid(self._bytes(position, header), header.values))
-        whole = self._dictionary.view((np.void, self._chunk.nbytes)).reshape(-1)
-        return np.take(whole, indices, mode="clip").view(np.uint8).reshape(-1, self._chunk.nbytes)
+            self._dictionary = self._grid(self._bytes(position, header), header.values)
+        return whole_rows(self._dictionary)[indices].view(np.uint8).reshape(-1, self._chunk.nbytes)

@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kbit_spark.datasets.columns import RowNumbers, class_labels, tensor_rows
+from kbit_spark.datasets.columns import RowNumbers, class_labels, tensor_rows, whole_rows
 from kbit_spark.datasets.pages import Chunk, page_rows
 from kbit_spark.datasets.sharding import Segment
 from kbit_spark.errors import RunError
@@ -80,6 +80,14 @@ class Rows:
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.targets)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """Return all rows of at least one part; those of a single one are not copied."""
+        if len(parts) == 1:
+            return parts[0]
+        inputs = np.concatenate([whole_rows(part.inputs) for part in parts])
+        return cls(inputs.view(np.uint8).reshape(len(inputs), -1), np.concatenate([part.targets for part in parts]))
 
     def part(self, start: int, stop: int) -> Rows:
         """Return the rows `[start, stop)`, as views; there may be fewer."""
@@ -148,10 +156,7 @@ class RowGroupReader:
         Raises:
             RunError: an unreadable file, a wrong tensor length, a label out of range.
         """
-        parts = list(self.parts(segments))
-        if len(parts) == 1:
-            return parts[0]
-        return Rows(np.concatenate([p.inputs for p in parts]), np.concatenate([p.targets for p in parts]))
+        return Rows.joined(list(self.parts(segments)))
 
     def parts(self, segments: Sequence[Segment]) -> Iterator[Rows]:
         """Yield the rows of all segments, in order, in the pieces in which they are decoded: views of Arrow's memory.

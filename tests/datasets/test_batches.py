@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from deltalake import write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kbit_spark.datasets.batches as batches_module
 import kbit_spark.datasets.resident as resident_module
@@ -24,7 +28,7 @@ from kbit_spark.datasets.device import on_device
 from kbit_spark.datasets.memory import Recycled
 from kbit_spark.datasets.prefetch import Prefetch
 from kbit_spark.datasets.resident import ResidentRows, resident_rows
-from kbit_spark.datasets.row_groups import Columns, Footers, RowGroupReader, list_row_groups
+from kbit_spark.datasets.row_groups import Columns, Footers, RowGroupReader, Rows, list_row_groups
 from kbit_spark.datasets.sharding import EpochPlan, Segment, plan_epoch
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError, UsageError
@@ -100,11 +104,13 @@ def test_ranks_together_read_what_one_rank_reads_and_resume_in_the_middle(snapsh
         assert torch.equal(torch.cat([part[step].inputs for part in parts]), expected)
 
 
+@pytest.mark.parametrize("small_row_bytes", [783, 784], ids=["scattered", "gathered"])
 @pytest.mark.parametrize("block_bytes", [1, 200_000, 2**24])
 @pytest.mark.parametrize("rank", [0, 2])
 def test_windows_made_together_give_the_same_batches(
-    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, block_bytes: int, rank: int
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, block_bytes: int, rank: int, small_row_bytes: int
 ) -> None:
+    monkeypatch.setattr(batches_module, "SMALL_ROW_BYTES", small_row_bytes)
     data = source(snapshot, rank, 3)
     plans = planned(data, 32)
     plan = plans(1)
@@ -114,6 +120,26 @@ def test_windows_made_together_give_the_same_batches(
             expected, found = list(resident.batches(plan, first)), list(training_batches(data, plan, first))
             assert len(found) == plan.steps - first
             assert_equal(expected, found)
+
+
+@pytest.mark.parametrize("copy", [batches_module._gather, batches_module._scatter])
+@given(st.integers(1, 9), st.integers(1, 9), st.data())
+def test_rows_stand_where_the_shuffle_says(copy: Any, steps: int, width: int, data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, width - 1))
+    share = slice(first, data.draw(st.integers(first + 1, width)))
+    random = np.random.default_rng(0)
+    rows = Rows(random.integers(0, 256, (steps * width, 12), dtype=np.uint8)[:, 4:], np.arange(steps * width))
+    cuts = [0, *sorted(data.draw(st.lists(st.integers(1, len(rows)), unique=True))), len(rows)]
+    parts = [rows.part(begin, stop) for begin, stop in pairwise(cuts) if begin < stop]
+    shuffle = random.permutation(len(rows)).reshape(steps, width)
+    chosen = shuffle[:, share]
+    inputs, targets = np.zeros((steps, width + 2, 8), dtype=np.uint8), np.full((steps, width + 2), -1)
+    places = slice(1, 1 + chosen.shape[1])
+    copy(iter(parts), shuffle, share, inputs[:, places], targets[:, places])
+    assert (inputs[:, places] == rows.inputs[chosen]).all()
+    assert (targets[:, places] == chosen).all()
+    assert (np.delete(targets, np.r_[places], axis=1) == -1).all()
+    assert not np.delete(inputs, np.r_[places], axis=1).any()
 
 
 def test_a_batch_that_is_kept_keeps_its_rows(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbit_spark.datasets.page_format import UnusualPageError, decode_runs
+from kbit_spark.datasets.page_format import PageHeader, UnusualPageError, all_ones, decode_runs
 from kbit_spark.datasets.pages import Chunk, page_rows
-from kbit_spark.datasets.row_groups import Columns, RowGroup, RowGroupReader, list_row_groups
+from kbit_spark.datasets.row_groups import Columns, Footers, RowGroup, RowGroupReader, list_row_groups
 from kbit_spark.datasets.sharding import Segment
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import DataFile, Tensor
@@ -143,20 +143,25 @@ def test_a_damaged_file_gives_pyarrows_rows_or_an_error(
         assert len(read(path, nbytes, len(table))) == len(table)
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["before it was opened", "behind a known footer"])
 @pytest.mark.parametrize("kept", [0.3, 0.7, 0.95])
-def test_a_file_that_was_cut_short_is_an_error(tmp_path: Path, kept: float) -> None:
-    rows = 5_000
-    values = pa.array([np.random.default_rng(i).bytes(32) for i in range(rows)], pa.binary())
-    table = pa.table({"x": values, "y": pa.array([1] * rows, pa.int32())})
-    pq.write_table(table, path := tmp_path / "x.parquet", compression="snappy", data_page_size=1_000)
-    metadata = pq.ParquetFile(path).metadata
-    group = RowGroup(str(path), 0, rows, 0)
+def test_a_file_that_was_cut_short_is_an_error(tmp_path: Path, kept: float, known: bool) -> None:
+    rows, footers = 5_000, Footers()
+    values = [np.random.default_rng(i).bytes(32) for i in range(rows)]
+    table = pa.table({"y": pa.array([1] * rows, pa.int32()), "x": pa.array(values, pa.binary())})  # labels are not cut
+    pq.write_table(table, path := tmp_path / "x.parquet", use_dictionary=False, data_page_size=1_000)
+    if known:
+        footers.open(str(path)).close()
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * kept)])
-    reader = RowGroupReader([group], Columns("x", "y", Tensor(dtype="uint8", shape=(32,)), 10))
-    with pytest.raises(RunError, match=r"x\.parquet"):
-        reader.read([Segment(0, 0, rows)])
-    assert metadata.num_rows == rows
+    columns = Columns("x", "y", Tensor(dtype="uint8", shape=(32,)), 10)
+    reader = RowGroupReader([RowGroup(str(path), 0, rows, 0)], columns, footers)
+    found: list[bytes] = []
+    with pytest.raises(RunError, match=r"cannot read .*x\.parquet"):
+        for part in reader.parts([Segment(0, 0, rows)]):
+            found += (row.tobytes() for row in part.inputs)
+    assert bool(found) == known
+    assert found == values[: len(found)]
 
 
 @given(st.integers(1, 25), st.lists(st.integers(0, 2**25 - 1), min_size=1, max_size=100))
@@ -180,3 +185,21 @@ def test_runs_of_one_number_are_read_without_a_packed_one(width: int) -> None:
     assert decode_runs(data, width, 65).tolist() == [number] * 65
     with pytest.raises(UnusualPageError):
         decode_runs(data, width, 66)
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=5), st.data())
+def test_levels_are_all_ones_or_not(runs: list[tuple[int, bool]], data: st.DataObject) -> None:
+    levels = b"".join(bytes([length << 1, one]) for length, one in runs)
+    numbers = [one for length, one in runs for _ in range(length)]
+    count = data.draw(st.integers(1, len(numbers)))
+    assert all_ones(levels, count) == all(numbers[:count])
+    with pytest.raises(UnusualPageError):
+        all_ones(levels, len(numbers) + 1)
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_break_the_parsers(data: bytes) -> None:
+    with contextlib.suppress(UnusualPageError):
+        PageHeader.parse(data)
+    with contextlib.suppress(UnusualPageError):
+        all_ones(data, 50)
