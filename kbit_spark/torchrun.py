@@ -64,7 +64,7 @@ def _lead(config: TrainConfig, task: Task, board: Board) -> None:
         _ending_with_the_others(control, telemetry),
     ):
         if resume is not None:
-            telemetry.emit(resume_event(resume))
+            telemetry.emit(resume_event(resume, config))
         path, code = None if resume is None else resume.path, code_version()
         address = (task.host, control.port)
         job = TrainJob(config, snapshot, checkpoint_dir(config), path, 0, address, control.token, code, one_host=False)

@@ -20,6 +20,7 @@ from kbit_spark.tables.snapshot import require_columns, resolve, with_shape
 from kbit_spark.telemetry.hub import Telemetry
 from kbit_spark.training import checkpoint
 from kbit_spark.training.barrier import launch
+from kbit_spark.training.changes import changed, nothing_left
 from kbit_spark.training.checkpoint import Checkpoint
 from kbit_spark.training.control import Control
 from kbit_spark.training.interrupts import sigterm_interrupts
@@ -143,7 +144,7 @@ def fit(
         def attempt(number: int) -> Outcome | None:
             start = resume if number == 0 else checkpoint.newest(root)
             if start is not None and (window is None or start.manifest.window == window or start.damaged):
-                telemetry.emit(resume_event(start))
+                telemetry.emit(resume_event(start, config))
             path = None if start is None else start.path
             address = (host, control.port)
             job = TrainJob(config, snapshot, root, path, number, address, control.token, code, local, window, champion)
@@ -152,10 +153,15 @@ def fit(
         return with_restarts(attempt, control, config.max_restarts, telemetry.emit)
 
 
-def resume_event(start: Checkpoint) -> Event:
-    """Return the event that tells where a run goes on, and which newer checkpoints it passed over."""
+def resume_event(start: Checkpoint, config: TrainConfig) -> Event:
+    """Return the event that tells where a run goes on, which newer checkpoints it passed over, and what has changed."""
     position = start.manifest.position
-    labels = {"checkpoint": str(start.path), "damaged": "; ".join(start.damaged)}
+    labels = {
+        "checkpoint": str(start.path),
+        "damaged": "; ".join(start.damaged),
+        "changed": "; ".join(changed(start.manifest, config)),
+        "nothing_left": nothing_left(start.manifest, config),
+    }
     return Event("train_resume", numbers={"epoch": position.epoch, "step": position.total_steps}, labels=labels)
 
 

@@ -40,8 +40,8 @@ def describe(event: Event) -> str:
     if event.kind == "train_restart":
         return f"restart {n.get('attempt', 0):.0f} from step {n.get('step', 0):.0f}: {labels.get('reason', '')}"
     if event.kind == "train_resume":
-        passed_over = f"; {labels['damaged']}" if labels.get("damaged") else ""
-        return f"goes on from step {n.get('step', 0):.0f} (epoch {n.get('epoch', 0):.0f})" + passed_over
+        place = f"goes on from step {n.get('step', 0):.0f} (epoch {n.get('epoch', 0):.0f})"
+        return "; ".join(filter(None, [place, *map(labels.get, ("damaged", "changed", "nothing_left"))]))
     if event.kind == "table_evolved":
         return f"the table gained {labels.get('columns')}"
     if event.kind == "follow_wait":

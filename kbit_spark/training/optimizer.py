@@ -25,17 +25,25 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig, device: torch.devi
     return Adam(model.parameters(), lr=rate, weight_decay=decay, fused=fused)
 
 
-_HOW = ("fused", "foreach", "capturable", "differentiable")
-"""How an optimizer computes, which is for the device to say and not for a checkpoint."""
-
-
 def load_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Take the `state_dict` of an optimizer back that may have been on another kind of device."""
+    """Take moments back from the `state_dict` of an optimizer that may have been on another kind of device.
+
+    The settings stay the optimizer's own: the configuration is what counts, also where it has changed since.
+    """
     groups = [
-        {**saved, **{key: own[key] for key in _HOW if key in own}}
+        {**own, "params": saved["params"]}
         for saved, own in zip(state["param_groups"], optimizer.param_groups, strict=True)
     ]
     optimizer.load_state_dict({**state, "param_groups": groups})
+
+
+def load_schedule(schedule: LambdaLR, state: Mapping[str, Any]) -> None:
+    """Take the number of steps back from the `state_dict` of a schedule; the rates are those of the own one by then."""
+    step = state["last_epoch"]
+    rates = [base * factor(step) for base, factor in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)]
+    schedule.load_state_dict({**state, "base_lrs": schedule.base_lrs, "_last_lr": rates})
+    for group, rate in zip(schedule.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from kbit_spark.datasets.batches import Batch
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError
 from kbit_spark.training.metrics import Reading, Sums, classes, cross_entropy_sum
-from kbit_spark.training.optimizer import load_optimizer, make_optimizer, make_schedule, rate_from
+from kbit_spark.training.optimizer import load_optimizer, load_schedule, make_optimizer, make_schedule, rate_from
 from kbit_spark.training.profiler import Profiler
 from kbit_spark.training.step_graph import Result, StepGraph, captures, keeping_buffers
 from kbit_spark.training.strategy import make_strategy
@@ -169,10 +169,10 @@ class Stepper:
         return {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take `state` back, some of it replaced by this rank's `local_state`."""
+        """Take `state` back, some of it replaced by this rank's `local_state`; settings stay the configuration's."""
         self.model.load_state_dict(state["model"])
         load_optimizer(self.optimizer, state["optimizer"])
-        self.schedule.load_state_dict(state["schedule"])
+        load_schedule(self.schedule, state["schedule"])
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
 
