@@ -150,7 +150,8 @@ class Windows:
             if is_over:
                 return None
             if not told:
-                telemetry.emit(Event("follow_wait", numbers={"rows": rows}, labels={"table": self._config.data.table}))
+                numbers = {"rows": rows, "wanted": follow.min_rows_per_window}
+                telemetry.emit(Event("follow_wait", numbers=numbers, labels={"table": self._config.data.table}))
                 told = True
             stop.wait(follow.poll_s)
         return None
@@ -162,7 +163,7 @@ class Windows:
             KbitError: naming what does not.
         """
         data = self._config.data
-        tensor = require_columns(snapshot, data.input)
+        tensor = require_columns(snapshot, data.input, data.target)
         registry.build(self._config.model, tensor.shape, data.classes, self._config.model_options)
         wanted, promoted = Identity.of(self._config, snapshot), read_promoted(self._root)
         for found in (last, None if promoted is None else promoted.read(self._root)):

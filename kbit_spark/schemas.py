@@ -346,6 +346,9 @@ class Snapshot(Frozen):
     arrays: dict[str, DType] = Field(default_factory=dict)
     """Columns of numeric arrays, which become tensors once their shape is told."""
 
+    columns: tuple[str, ...] = ()
+    """Names of all columns; empty where nobody has asked for them."""
+
     stored: dict[str, StoredColumn] = Field(default_factory=dict)
     """Names inside the files, for tables with column mapping."""
 

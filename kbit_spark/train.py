@@ -95,7 +95,7 @@ def fitting(config: TrainConfig, snapshot: Snapshot, found: Checkpoint | None) -
         RunError: the table or the checkpoint is not fit for the run.
     """
     snapshot = with_shape(snapshot, config.data.input, config.data.input_shape)
-    tensor = require_columns(snapshot, config.data.input)
+    tensor = require_columns(snapshot, config.data.input, config.data.target)
     registry.build(config.model, tensor.shape, config.data.classes, config.model_options)
     if found is not None:
         checkpoint.check_identity(found, Identity.of(config, snapshot))

@@ -5,6 +5,7 @@ The Delta log is read with delta-rs, so neither Spark nor the data itself is tou
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -74,6 +75,7 @@ def read_version(table: str, version: int | None = None) -> tuple[DeltaTable, Sn
         files=_data_files(delta, root, _actions(delta)),
         tensors=_tensors(delta),
         arrays=_arrays(delta),
+        columns=tuple(field.name for field in delta.schema().fields),
         stored=_stored(delta),
     )
 
@@ -99,12 +101,16 @@ def with_shape(snapshot: Snapshot, column: str, shape: tuple[int, ...] | None) -
     return snapshot.model_copy(update={"tensors": {**snapshot.tensors, column: tensor}})
 
 
-def require_columns(snapshot: Snapshot, input_column: str) -> Tensor:
+def require_columns(snapshot: Snapshot, input_column: str, target_column: str) -> Tensor:
     """Return the tensor of the column that feeds the model.
 
     Raises:
-        RunError: the column is no tensor of this table.
+        RunError: the column is no tensor of this table, or there is no column of labels.
     """
+    if snapshot.columns and target_column not in snapshot.columns:
+        nearest = difflib.get_close_matches(target_column, snapshot.columns, n=1, cutoff=0.5)
+        msg = f"{snapshot.table} has no column {target_column!r}" + "".join(f"; did you mean {n!r}?" for n in nearest)
+        raise RunError(msg, f"set data.target to one of {', '.join(snapshot.columns)}")
     if input_column in snapshot.arrays and input_column not in snapshot.tensors:
         msg = f"column {input_column!r} of {snapshot.table} holds arrays of {snapshot.arrays[input_column]}"
         raise RunError(msg, "tell their shape: data.input_shape=[...]")

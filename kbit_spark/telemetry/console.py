@@ -36,7 +36,10 @@ def describe(event: Event) -> str:
             + _speed(n)
         )
     if event.kind == "train_test":
-        return f"test  loss {n.get('loss', 0):.4f}  accuracy {n.get('accuracy', 0):.2%}  {n.get('rows', 0):,.0f} rows"
+        of = f"  weights of {labels['checkpoint']}" if labels.get("checkpoint") else ""
+        return (
+            f"test  loss {n.get('loss', 0):.4f}  accuracy {n.get('accuracy', 0):.2%}  {n.get('rows', 0):,.0f} rows{of}"
+        )
     if event.kind == "train_restart":
         return f"restart {n.get('attempt', 0):.0f} from step {n.get('step', 0):.0f}: {labels.get('reason', '')}"
     if event.kind == "train_resume":
@@ -45,7 +48,8 @@ def describe(event: Event) -> str:
     if event.kind == "table_evolved":
         return f"the table gained {labels.get('columns')}"
     if event.kind == "follow_wait":
-        return f"waiting for new rows in {labels.get('table')}: {n.get('rows', 0):,.0f} yet"
+        wanted = f" of {n['wanted']:,.0f}" if "wanted" in n else ""
+        return f"waiting for new rows in {labels.get('table')}: {n.get('rows', 0):,.0f}{wanted} yet"
     if event.kind == "follow_window":
         return _window(n)
     if event.kind == "experiment_iteration":
@@ -61,8 +65,13 @@ def describe(event: Event) -> str:
     if event.kind == "spark_task_failure":
         return f"task failed in stage {n.get('stage_id', 0):.0f}: {labels.get('reason', '')}"
     if event.kind == "run":
-        return f"{labels.get('job', 'run')} {_outcome(labels.get('outcome', ''))}"
+        job = labels.get("job", "run")
+        return f"{_EACH.get(job, job)} {_outcome(labels.get('outcome', ''))}"
     return ""
+
+
+_EACH = {"experiment": "iteration"}
+"""What a run of a job is called where the job has many."""
 
 
 def _outcome(outcome: str) -> str:
@@ -77,12 +86,14 @@ def _window(n: Mapping[str, float]) -> str:
     first, last = n.get("first_version", 0), n.get("last_version", 0)
     fresh = f"  fresh {n['freshness_s']:,.1f} s" if "freshness_s" in n else ""
     accuracy = f"  accuracy {n['accuracy']:.2%}" if "accuracy" in n else ""
-    before = f" / {n['champion_accuracy']:.2%} in use" if n.get("champion_accuracy") else ""
+    before = (
+        f" / {n['champion_accuracy']:.2%} in use  p {n.get('p_value', 1):.2g}" if n.get("champion_accuracy") else ""
+    )
     promoted = "promoted" if n.get("promoted") else "not promoted"
     return (
         f"window {n.get('window', 0):.0f}  versions {first:.0f}-{last:.0f}  {n.get('new_rows', 0):,.0f} new rows"
         f" + {n.get('replayed_rows', 0):,.0f} replayed  {n.get('rows_so_far', 0):,.0f} so far"
-        f"{accuracy}{before}  p {n.get('p_value', 1):.2g}  {promoted}{fresh}  {n.get('duration_s', 0):.1f} s"
+        f"{accuracy}{before}  {promoted}{fresh}  took {n.get('duration_s', 0):.1f} s"
     )
 
 

@@ -97,7 +97,7 @@ class Trainer:
             return self._outcome(validation, NO_ROWS, saved_at, paired)
         self._keeper.load_best(self._position)
         test = self._evaluate("test")
-        self._reporter.test(self._position.epoch, self._position.total_steps, test)
+        self._reporter.test(self._position.epoch, self._position.total_steps, test, self._best.name)
         return self._outcome(validation, test, saved_at)
 
     def _train_epoch(self, epoch: int) -> Averages:
@@ -214,9 +214,14 @@ class Trainer:
             self._keeper.load_weights(self._job.champion)
         return self._job.champion is not None
 
+    @property
+    def _best(self) -> Path:
+        """The checkpoint with the lowest validation loss, the last one without such."""
+        best = self._position.best_step
+        return checkpoint.folder(self._job.checkpoint_dir, self._position.total_steps if best is None else best)
+
     def _outcome(self, validation: Averages, test: Averages, saved_at: float, paired: Paired | None = None) -> Outcome:
         position = self._position
-        best = position.total_steps if position.best_step is None else position.best_step
         return Outcome(
             epochs=position.epoch,
             total_steps=position.total_steps,
@@ -226,7 +231,7 @@ class Trainer:
             test_loss=test.loss,
             test_accuracy=test.accuracy,
             test_rows=test.rows,
-            checkpoint=str(checkpoint.folder(self._job.checkpoint_dir, best)),
+            checkpoint=str(self._best),
             saved_at=saved_at,
             paired=paired,
         )

@@ -90,10 +90,13 @@ class Lineage(Frozen):
 
     config: dict[str, Any]
     code: str
+    input_shape: tuple[int, ...] | None = None
+    """Of one input, without the batch; none in checkpoints of before 2026-11-29."""
 
     @classmethod
     def of(cls, config: TrainConfig, snapshot: Snapshot, code: str) -> Lineage:
         """Return the lineage of a run on one snapshot."""
+        tensor = snapshot.tensors.get(config.data.input)
         return cls(
             table=snapshot.table,
             table_id=snapshot.table_id,
@@ -102,6 +105,7 @@ class Lineage(Frozen):
             kafka_complete=snapshot.kafka_complete,
             config=config.model_dump(mode="json"),
             code=code,
+            input_shape=None if tensor is None else tensor.shape,
         )
 
 

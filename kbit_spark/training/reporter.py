@@ -94,12 +94,20 @@ class Reporter:
         if self._world.is_first:
             self._emit("train_epoch", epoch, total_steps, numbers)
 
-    def test(self, epoch: int, total_steps: int, test: Averages) -> None:
-        """Tell the test, once for all ranks."""
+    def test(self, epoch: int, total_steps: int, test: Averages, checkpoint: str) -> None:
+        """Tell the test of a checkpoint's weights, once for all ranks."""
         if self._world.is_first and test.rows:
             numbers = {"loss": test.loss, "accuracy": test.accuracy, "rows": float(test.rows)}
-            self._emit("train_test", epoch, total_steps, numbers)
+            self._emit("train_test", epoch, total_steps, numbers, labels={"checkpoint": checkpoint})
 
-    def _emit(self, kind: Kind, epoch: int, step: int, numbers: dict[str, float], rank: int | None = None) -> None:
+    def _emit(
+        self,
+        kind: Kind,
+        epoch: int,
+        step: int,
+        numbers: dict[str, float],
+        rank: int | None = None,
+        labels: dict[str, str] | None = None,
+    ) -> None:
         numbers = {"epoch": epoch, "step": step, **numbers}
-        self._client.emit(Event(kind=kind, scope=f"epoch={epoch}", numbers=numbers, rank=rank))
+        self._client.emit(Event(kind=kind, scope=f"epoch={epoch}", numbers=numbers, rank=rank, labels=labels or {}))

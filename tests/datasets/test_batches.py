@@ -342,7 +342,7 @@ def test_tensors_of_any_length_are_resident(tmp_path: Path, items: int) -> None:
     table = pa.table(rows, schema=schema).append_column("_split", pa.array(["train"] * 20))
     write_deltalake(tmp_path / "samples", table, partition_by=["_split"])
     snapshot = with_shape(resolve(str(tmp_path / "samples")), "x", (items,))
-    columns = Columns("x", "label", require_columns(snapshot, "x"), 4)
+    columns = Columns("x", "label", require_columns(snapshot, "x", "label"), 4)
     data = Source(list_row_groups(snapshot.of_split("train")), columns, 0, 1)
     plans = planned(data, 6)
     with kept(data, plans) as resident:
@@ -396,9 +396,9 @@ def test_array_columns_and_constant_labels(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "samples", table, partition_by=["_split", "label"])
     plain = resolve((tmp_path / "samples").as_uri())
     with pytest.raises(RunError, match=r"holds arrays of float32 \(tell their shape: data.input_shape"):
-        require_columns(plain, "x")
+        require_columns(plain, "x", "label")
     snapshot = with_shape(plain, "x", (3,))
-    columns = Columns("x", "label", require_columns(snapshot, "x"), 4)
+    columns = Columns("x", "label", require_columns(snapshot, "x", "label"), 4)
     data = Source(list_row_groups(snapshot.of_split("train")), columns, 0, 1)
     plan = plan_epoch([g.rows for g in data.groups], seed=0, epoch=0, global_batch=40, window_rows=40)
     (batch,) = training_batches(data, plan)

@@ -31,7 +31,7 @@ def test_files_rows_splits_and_tensors(tmp_path: Path) -> None:
     assert [snapshot.rows(split) for split in SPLITS] == [35, 20, 10]
     assert all(Path(file.path).exists() for file in snapshot.files)
     assert snapshot.tensors == {"image": IMAGE}
-    assert require_columns(snapshot, "image") == IMAGE
+    assert require_columns(snapshot, "image", "label") == IMAGE
     assert resolve(table, 0).rows("train") == 30
 
 
@@ -68,7 +68,14 @@ def test_an_unknown_split(tmp_path: Path) -> None:
 def test_an_input_that_is_no_tensor(tmp_path: Path) -> None:
     table = write_samples(tmp_path / "samples", train=3, validation=0, test=0)
     with pytest.raises(RunError, match="no tensor column 'picture'; its tensor columns: image"):
-        require_columns(resolve(table), "picture")
+        require_columns(resolve(table), "picture", "label")
+
+
+def test_a_target_that_is_no_column(tmp_path: Path) -> None:
+    table = write_samples(tmp_path / "samples", train=3, validation=0, test=0)
+    with pytest.raises(RunError, match="no column 'lable'; did you mean 'label'") as raised:
+        require_columns(resolve(table), "image", "lable")
+    assert raised.value.hint == "set data.target to one of image, label, _split"
 
 
 def rows_read(snapshot: Snapshot) -> list[tuple[bytes, int]]:

@@ -67,15 +67,20 @@ def test_a_window_of_follow_mode_is_one_line() -> None:
     }  # fmt: skip
     assert describe(Event("follow_window", numbers=numbers)) == (
         "window 3  versions 8-9  1,200 new rows + 80 replayed  5,000 so far  accuracy 93.00% / 91.20% in use  p 0.031"
-        "  promoted  fresh 7.2 s  4.5 s"
+        "  promoted  fresh 7.2 s  took 4.5 s"
     )
     first = {"window": 0, "new_rows": 10, "accuracy": 0.5, "champion_accuracy": 0.0, "promoted": 1}
-    assert "accuracy 50.00%  p 1  promoted" in describe(Event("follow_window", numbers=first))
+    assert "accuracy 50.00%  promoted" in describe(Event("follow_window", numbers=first))
 
 
 def test_a_wait_tells_the_new_rows() -> None:
-    wait = Event("follow_wait", numbers={"rows": 1200}, labels={"table": "t"})
-    assert describe(wait) == "waiting for new rows in t: 1,200 yet"
+    wait = Event("follow_wait", numbers={"rows": 1200, "wanted": 1500}, labels={"table": "t"})
+    assert describe(wait) == "waiting for new rows in t: 1,200 of 1,500 yet"
+
+
+def test_one_of_many_runs_is_not_called_the_whole() -> None:
+    end = Event("run", labels={"phase": "end", "job": "experiment", "outcome": "ok"})
+    assert describe(end) == "iteration ok"
 
 
 @pytest.mark.parametrize(
