@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from kbit_spark.config.experiment import ExperimentConfig
 from kbit_spark.config.ingest import IngestConfig, KafkaConfig
 from kbit_spark.config.load import dump, load, secrets_in, validate
 from kbit_spark.config.options import flatten
@@ -164,6 +165,44 @@ def test_all_faults_are_told_at_once():
     message = fault("trigger.interval=3", "stream_id=null")
     assert "did you mean interval_s?" in message
     assert "stream_id: " in message
+
+
+@pytest.mark.parametrize(
+    ("model", "wanted", "text", "looks_like", "job"),
+    [
+        (IngestConfig, "an ingest", TRAIN.read_text(encoding="utf-8"), "a training", "jobs/train_barrier.py"),
+        (IngestConfig, "an ingest", "data: {}\ncheckpoint: {}\nspark: {}", "a training", "jobs/train_barrier.py"),
+        (IngestConfig, "an ingest", "train: {}\ndir: /e", "an experiment", "jobs/experiment.py"),
+        (TrainConfig, "a training", INGEST.read_text(encoding="utf-8"), "an ingest", "jobs/stream_ingest.py"),
+        (TrainConfig, "a training", "train: {}\ndir: /e", "an experiment", "jobs/experiment.py"),
+        (ExperimentConfig, "an experiment", TRAIN.read_text(encoding="utf-8"), "a training", "jobs/train_barrier.py"),
+    ],
+)
+def test_a_configuration_of_another_kind_is_named_as_such(
+    model: type[Frozen], wanted: str, text: str, looks_like: str, job: str, tmp_path: Path
+):
+    file = tmp_path / "c.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        load(model, file)
+    assert caught.value.message == f"{file} looks like {looks_like} configuration, but {wanted} one is wanted here"
+    assert f"{job} takes {looks_like} one" in caught.value.hint
+
+
+def test_many_faults_are_told_in_one_line_that_can_be_read(tmp_path: Path):
+    file = tmp_path / "c.yaml"
+    file.write_text("zzz: 1\nyyy: 2\nkafak: 3\nstream_id: s\ntables: {}\n", encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        load(IngestConfig, file)
+    told = caught.value.message.removeprefix(f"{file}: ").split("; ")
+    assert told[:4] == ["unknown key zzz", f"known: {', '.join(IngestConfig.model_fields)}", "unknown key yyy",
+                        "unknown key kafak"]  # fmt: skip
+    assert told[4:] == ["did you mean kafka?", "kafka: Field required", "fields: Field required", "and 3 more"]
+
+
+@pytest.mark.parametrize("key", ["model", "optimizer"])
+def test_a_key_like_no_other_gets_no_guess(key: str):
+    assert "did you mean" not in fault(f"{key}=x")
 
 
 def test_a_batch_must_serve_each_rank():

@@ -1,0 +1,128 @@
+"""Says what is wrong with a configuration, for a person: a few faults, each with its place, the likely cause first."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from kbit_spark.errors import UsageError
+
+MOST = 5
+"""Faults that are told of one configuration."""
+
+_SURPLUS = 4
+"""By how much another kind must fit better to be named: two keys that it knows and this one does not."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of configuration."""
+
+    name: str
+    """With its article, e.g. ``an ingest``."""
+
+    sample: str
+    """What `kbit config init` calls it."""
+
+    job: str
+    """Who takes it."""
+
+    model: type[BaseModel]
+
+    def fit(self, keys: Collection[str]) -> int:
+        """Return how well it fits: the keys that it knows less those that it does not."""
+        known = sum(key in self.model.model_fields for key in keys)
+        return 2 * known - len(keys)
+
+
+def usage_error(model: type[BaseModel], data: Any, error: ValidationError, source: str) -> UsageError:
+    """Return what to tell about plain data that is no `model`.
+
+    Args:
+        model: what was wanted.
+        data: what was given.
+        error: what is wrong with it.
+        source: where it was given.
+    """
+    wanted = next((kind for kind in _kinds() if kind.model is model), None)
+    sample = f"`kbit config init{f' {wanted.sample}' if wanted else ''}` writes a commented sample"
+    if wanted is not None and (other := _better_kind(wanted, data)) is not None:
+        msg = f"{source} looks like {other.name} configuration, but {wanted.name} one is wanted here"
+        return UsageError(msg, f"{sample}; {other.job} takes {other.name} one")
+    return UsageError(f"{source}: {'; '.join(_explain(model, error))}", sample)
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models that a field's annotation names."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from models_in(argument)
+
+
+def _kinds() -> tuple[Kind, ...]:
+    # here, because these modules load their configurations themselves
+    from kbit_spark.config.experiment import ExperimentConfig
+    from kbit_spark.config.ingest import IngestConfig
+    from kbit_spark.config.train import TrainConfig
+
+    return (
+        Kind("an ingest", "ingest", "jobs/stream_ingest.py", IngestConfig),
+        Kind("a training", "train", "jobs/train_barrier.py", TrainConfig),
+        Kind("an experiment", "experiment", "jobs/experiment.py", ExperimentConfig),
+    )
+
+
+def _better_kind(wanted: Kind, data: Any) -> Kind | None:
+    """Return the kind that the keys of `data` fit clearly better than the one wanted."""
+    if not isinstance(data, Mapping):
+        return None
+    best = max(_kinds(), key=lambda kind: kind.fit(data))
+    return best if best.fit(data) - wanted.fit(data) >= _SURPLUS else None
+
+
+def _explain(model: type[BaseModel], error: ValidationError) -> list[str]:
+    """Return a line for each of the first faults, and how many more there are."""
+    # a key that is missing may only be misspelt
+    faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+    told: set[tuple[int | str, ...]] = set()
+    lines = []
+    for fault in faults[:MOST]:
+        section = fault["loc"][:-1]
+        line, listed = _line(model, fault, list_known=section not in told)
+        lines.append(line)
+        told |= {section} if listed else set()
+    return lines + ([f"and {len(faults) - MOST} more"] if len(faults) > MOST else [])
+
+
+def _line(model: type[BaseModel], fault: ErrorDetails, *, list_known: bool) -> tuple[str, bool]:
+    """Return a fault in words, and whether they list the keys that its section knows."""
+    loc = fault["loc"]
+    place = _place(loc)
+    if fault["type"] != "extra_forbidden":
+        reason = fault["msg"].removeprefix("Value error, ")
+        return (f"{place}: {reason}" if place else reason), False
+    known = list(_model_at(model, loc[:-1]).model_fields)
+    if nearest := difflib.get_close_matches(str(loc[-1]), known, n=1):
+        return f"unknown key {place}; did you mean {nearest[0]}?", False
+    return f"unknown key {place}" + (f"; known: {', '.join(known)}" if list_known else ""), list_known
+
+
+def _place(loc: Sequence[int | str]) -> str:
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _model_at(model: type[BaseModel], loc: Sequence[int | str]) -> type[BaseModel]:
+    """Return the model that stands at `loc` inside `model`, looking through tuples, dicts and optionals."""
+    for part in loc:
+        if isinstance(part, str) and part in model.model_fields:
+            model = next(models_in(model.model_fields[part].annotation), model)
+    return model
