@@ -40,7 +40,9 @@ class Kind:
         return 2 * known - len(keys)
 
 
-def usage_error(model: type[BaseModel], data: Any, error: ValidationError, source: str) -> UsageError:
+def usage_error(
+    model: type[BaseModel], data: Any, error: ValidationError, source: str, *, without_file: bool = False
+) -> UsageError:
     """Return what to tell about plain data that is no `model`.
 
     Args:
@@ -48,12 +50,15 @@ def usage_error(model: type[BaseModel], data: Any, error: ValidationError, sourc
         data: what was given.
         error: what is wrong with it.
         source: where it was given.
+        without_file: there was no file.
     """
     wanted = next((kind for kind in _kinds() if kind.model is model), None)
     sample = f"`kbit config init{f' {wanted.sample}' if wanted else ''}` writes a commented sample"
     if wanted is not None and (other := _better_kind(wanted, data)) is not None:
         msg = f"{source} looks like {other.name} configuration, but {wanted.name} one is wanted here"
         return UsageError(msg, f"{sample}; {other.job} takes {other.name} one")
+    if without_file and any(fault["type"] == "missing" for fault in error.errors()):
+        source = f"no --config FILE given, and {source} alone is not enough"
     return UsageError(f"{source}: {'; '.join(_explain(model, error))}", sample)
 
 

@@ -41,11 +41,17 @@ def load(model: type[Model], file: Path | None, overrides: Sequence[str] = ()) -
         place = f"{error.full_key}: " if error.full_key else ""
         msg = f"{source}: {place}{_first_line(error)}"
         raise UsageError(msg, "give every ??? a value; an ${oc.env:NAME} needs NAME in the environment") from error
-    return validate(model, data, source)
+    return validate(model, data, source, without_file=file is None)
 
 
-def validate(model: type[Model], data: Any, source: str) -> Model:
+def validate(model: type[Model], data: Any, source: str, *, without_file: bool = False) -> Model:
     """Check plain data against `model`.
+
+    Args:
+        model: the configuration.
+        data: what was given.
+        source: where it was given.
+        without_file: there was no file, so that this is what to say first where something is missing.
 
     Raises:
         UsageError: with the first faults, or the kind of configuration that the data looks like instead.
@@ -53,7 +59,7 @@ def validate(model: type[Model], data: Any, source: str) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise usage_error(model, data, error, source) from error
+        raise usage_error(model, data, error, source, without_file=without_file) from error
 
 
 def dump(config: BaseModel) -> str:

@@ -269,8 +269,13 @@ def test_files_that_cannot_be_read(tmp_path: Path):
 def test_no_file_means_the_defaults():
     config = load(TrainConfig, None, ["data.table=/t", "checkpoint.dir=/c"])
     assert (config.epochs, config.data.table) == (5, "/t")
-    with pytest.raises(UsageError, match=r"the command line: data: Field required; checkpoint: Field required"):
+    with pytest.raises(UsageError) as caught:
         load(TrainConfig, None)
+    said = "no --config FILE given, and the command line alone is not enough: data: Field required; checkpoint: "
+    assert caught.value.message.startswith(said)
+    assert caught.value.hint == "`kbit config init train` writes a commented sample"
+    with pytest.raises(UsageError, match=r"^the command line: epochs: ") as caught:
+        load(TrainConfig, None, ["data.table=/t", "checkpoint.dir=/c", "epochs=0"])
 
 
 def test_values_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
