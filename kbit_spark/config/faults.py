@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -17,6 +18,13 @@ MOST = 5
 
 _SURPLUS = 4
 """By how much another kind must fit better to be named: two keys that it knows and this one does not."""
+
+
+_SHOWN = 40
+"""Characters of a value that are shown."""
+
+_NEVER_SHOWN = ("options", "spark", "model_options", "url")
+"""Keys whose values may hold a secret: options of other programs, and addresses."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +118,37 @@ def _line(model: type[BaseModel], fault: ErrorDetails, *, list_known: bool) -> t
     loc = fault["loc"]
     place = _place(loc)
     if fault["type"] != "extra_forbidden":
-        reason = fault["msg"].removeprefix("Value error, ")
+        reason = fault["msg"].removeprefix("Value error, ") + _given(loc, fault["type"], fault["input"])
         return (f"{place}: {reason}" if place else reason), False
     known = list(_model_at(model, loc[:-1]).model_fields)
     if nearest := difflib.get_close_matches(str(loc[-1]), known, n=1):
         return f"unknown key {place}; did you mean {nearest[0]}?", False
     return f"unknown key {place}" + (f"; known: {', '.join(known)}" if list_known else ""), list_known
+
+
+def _given(loc: Sequence[int | str], kind: str, value: Any) -> str:
+    """Return what to append to a fault for the value that was given; "" where the text has it, or it may be secret."""
+    if kind in ("missing", "value_error") or kind.startswith("too_") or _may_be_secret(loc):
+        return ""
+    if isinstance(value, Mapping):
+        return " (given: a section)"
+    if isinstance(value, list | tuple):
+        return " (given: a list)"
+    if kind in ("model_type", "dict_type"):  # all that a section has, in a form of its own
+        return " (given: a single value)"
+    return f" (given: {_shown(value)})"
+
+
+def _shown(value: Any) -> str:
+    """Return a single value as YAML would have it, its beginning only where it is long."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...")
+    return str(value) if isinstance(value, float) else json.dumps(value, default=str)
+
+
+def _may_be_secret(loc: Sequence[int | str]) -> bool:
+    """Tell whether a value may be a secret, or hold one."""
+    return any(part in _NEVER_SHOWN or str(part).endswith("_from_env") for part in loc)
 
 
 def _place(loc: Sequence[int | str]) -> str:

@@ -161,6 +161,26 @@ def test_a_fault_names_its_place(override: str, said: str):
     assert "\n" not in message
 
 
+@pytest.mark.parametrize(
+    ("override", "ends"),
+    [
+        ("trigger.interval_s=soon", "(given: 'soon')"),
+        ("trigger.interval_s=-1", "(given: -1)"),
+        ("trigger.interval_s=[1]", "(given: a list)"),
+        ("trigger.available_now=maybe", "(given: 'maybe')"),
+        ("stream_id=null", "(given: null)"),
+        ("stream_id=true", "(given: true)"),
+        ("stream_id=1.5", "(given: 1.5)"),
+        ("stream_id={a: 1}", "(given: a section)"),
+        ("kafka.topics[0].format=xml", "(given: 'xml')"),
+        ("split=half", "(given: a single value)"),
+        (f"stream_id={'a b' * 1000}", f"(given: '{('a b' * 1000)[:40]}...')"),
+    ],
+)
+def test_a_fault_shows_what_was_given(override: str, ends: str):
+    assert fault(override).endswith(ends)
+
+
 def test_all_faults_are_told_at_once():
     message = fault("trigger.interval=3", "stream_id=null")
     assert "did you mean interval_s?" in message
@@ -336,6 +356,26 @@ def test_a_secret_in_clear_text_is_refused_and_not_repeated(name: str):
     assert "options_from_env" in message
     assert "hunter2" not in message
     assert "hunter2" not in fault(f"kafka.options.{name}=hunter2")
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "kafka.options=hunter2",
+        "kafka.options.x=[hunter2]",
+        "kafka.options_from_env.x=[hunter2]",
+        "kafka.registry=https://me:hunter2@host",
+        "kafka.registry={url: [hunter2]}",
+        "kafka.registry={url: 'http://h', basic_auth_from_env: [hunter2]}",
+        "kafka.registry={url: 'http://h', key_password_from_env: 7472}",
+        "kafka.pasword=hunter2",
+        "kafka=hunter2",
+        "spark.x=[hunter2]",
+        "spark=hunter2",
+    ],
+)
+def test_a_fault_never_shows_what_may_be_a_secret(override: str):
+    assert not any(secret in fault(override) for secret in ("hunter2", "7472"))
 
 
 def test_harmless_options_are_no_secrets():
