@@ -168,7 +168,7 @@ def read_letter(rejected: str, place: Coordinates) -> bytes:
     """
     names = ("topic", "partition", "offset")
     where = reduce(and_, (pc.field(name) == getattr(place, name) for name in names))
-    for batch in scan(rejected, ["payload"], where):
+    for batch in scan(rejected, "rejected", [*names, "payload"], where):
         for payload in batch.column("payload").to_pylist():
             return payload or b""
     msg = f"{rejected} has no letter {place.topic}:{place.partition}:{place.offset}"
