@@ -60,14 +60,31 @@ def usage_error(
         source: where it was given.
         without_file: there was no file.
     """
-    wanted = next((kind for kind in _kinds() if kind.model is model), None)
-    sample = f"`kbit config init{f' {wanted.sample}' if wanted else ''}` writes a commented sample"
-    if wanted is not None and (other := _better_kind(wanted, data)) is not None:
-        msg = f"{source} looks like {other.name} configuration, but {wanted.name} one is wanted here"
-        return UsageError(msg, f"{sample}; {other.job} takes {other.name} one")
+    if (other := other_kind(model, data, source)) is not None:
+        return other
     if without_file and any(fault["type"] == "missing" for fault in error.errors()):
         source = f"no --config FILE given, and {source} alone is not enough"
-    return UsageError(f"{source}: {'; '.join(_explain(model, error))}", sample)
+    return UsageError(f"{source}: {'; '.join(_explain(model, error))}", _sample(_kind_of(model)))
+
+
+def other_kind(model: type[BaseModel], data: Any, source: str) -> UsageError | None:
+    """Return what to tell where the keys of `data` are clearly those of another kind of configuration, else None."""
+    wanted = _kind_of(model)
+    if wanted is None or not isinstance(data, Mapping):
+        return None
+    best = max(_kinds(), key=lambda kind: kind.fit(data))
+    if best.fit(data) - wanted.fit(data) < _SURPLUS:
+        return None
+    msg = f"{source} looks like {best.name} configuration, but {wanted.name} one is wanted here"
+    return UsageError(msg, f"{_sample(wanted)}; {best.job} takes {best.name} one")
+
+
+def _sample(kind: Kind | None) -> str:
+    return f"`kbit config init{f' {kind.sample}' if kind else ''}` writes a commented sample"
+
+
+def _kind_of(model: type[BaseModel]) -> Kind | None:
+    return next((kind for kind in _kinds() if kind.model is model), None)
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -89,14 +106,6 @@ def _kinds() -> tuple[Kind, ...]:
         Kind("a training", "train", "jobs/train_barrier.py", TrainConfig),
         Kind("an experiment", "experiment", "jobs/experiment.py", ExperimentConfig),
     )
-
-
-def _better_kind(wanted: Kind, data: Any) -> Kind | None:
-    """Return the kind that the keys of `data` fit clearly better than the one wanted."""
-    if not isinstance(data, Mapping):
-        return None
-    best = max(_kinds(), key=lambda kind: kind.fit(data))
-    return best if best.fit(data) - wanted.fit(data) >= _SURPLUS else None
 
 
 def _explain(model: type[BaseModel], error: ValidationError) -> list[str]:

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 
-from kbit_spark.config.faults import models_in, usage_error
+from kbit_spark.config.faults import models_in, other_kind, usage_error
 from kbit_spark.errors import UsageError, first_line
 from kbit_spark.schemas import Frozen
 
@@ -38,6 +38,8 @@ def load(model: type[Model], file: Path | None, overrides: Sequence[str] = ()) -
     try:
         data = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
+        if (other := other_kind(model, merged, source)) is not None:
+            raise other from error
         place = f"{error.full_key}: " if error.full_key else ""
         msg = f"{source}: {place}{_first_line(error)}"
         raise UsageError(msg, "give every ??? a value; an ${oc.env:NAME} needs NAME in the environment") from error

@@ -194,6 +194,7 @@ def test_all_faults_are_told_at_once():
         (IngestConfig, "an ingest", "data: {}\ncheckpoint: {}\nspark: {}", "a training", "jobs/train_barrier.py"),
         (IngestConfig, "an ingest", "train: {}\ndir: /e", "an experiment", "jobs/experiment.py"),
         (TrainConfig, "a training", INGEST.read_text(encoding="utf-8"), "an ingest", "jobs/stream_ingest.py"),
+        (TrainConfig, "a training", "kafka: ???\nstream_id: s\ntables: {}", "an ingest", "jobs/stream_ingest.py"),
         (TrainConfig, "a training", "train: {}\ndir: /e", "an experiment", "jobs/experiment.py"),
         (ExperimentConfig, "an experiment", TRAIN.read_text(encoding="utf-8"), "a training", "jobs/train_barrier.py"),
     ],
