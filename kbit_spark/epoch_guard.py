@@ -45,6 +45,7 @@ def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Calla
         take_over: called before a new epoch changes anything; no other job can commit to `samples` behind it.
 
     Raises:
+        UsageError: the checkpoint is a file.
         RunError: checkpoint, topics and table do not continue each other, or another stream reads one of the topics
             into the table; it says how to go on.
     """

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -23,6 +21,7 @@ from kbit_spark.session import session_given, spark_session
 from kbit_spark.tables.append import Append, Transaction
 from kbit_spark.tables.ledger import read_ledger
 from kbit_spark.tables.samples import further_columns, parquet_settings, sample_columns, samples_schema
+from kbit_spark.tables.scan import open_table
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter
 
@@ -50,6 +49,8 @@ def replay(config: IngestConfig, where: str = "true") -> Replayed:
         UsageError: a condition that is no SQL over these columns.
         RunError: no such tables, a registry that does not answer, another replay at the same time.
     """
+    open_table(config.tables.samples, "samples")  # before Spark starts: it would take its time to find none
+    open_table(config.tables.rejected, "rejected")
     given = session_given()
     tensors = [field.name for field in config.fields if field.tensor is not None]
     spark = spark_session(
@@ -74,8 +75,10 @@ class _Replay:
 
     def run(self) -> Replayed:
         reached = read_ledger(self._config.tables.samples, self._config.stream_id, self._topics).reached
-        rejected = _open(self._config.tables.rejected).version()  # behind the ledger: no letter of a running batch
-        newest = _open(self._config.tables.samples).transaction_version(self._transaction(0).app_id)
+        rejected = open_table(
+            self._config.tables.rejected, "rejected"
+        ).version()  # behind the ledger: no letter of a running batch
+        newest = open_table(self._config.tables.samples, "samples").transaction_version(self._transaction(0).app_id)
         number = 0 if newest is None else newest + 1
         append = self._begin(number)  # from here on another replay's commit is a conflict
         try:
@@ -142,14 +145,6 @@ class _Replay:
 
     def _rows(self, letters: DataFrame) -> DataFrame:
         return self._tally.good_records(self._decoder.decode(letters)).select(sample_columns(self._config.split))
-
-
-def _open(table: str) -> DeltaTable:
-    try:
-        return DeltaTable(table)
-    except (DeltaError, OSError, ValueError) as error:
-        msg = f"cannot read the table {table}: {' '.join(str(error).split())}"
-        raise RunError(msg, "name the configuration of a stream that has run") from error
 
 
 def _overtaken(config: IngestConfig) -> RunError:

@@ -20,6 +20,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark import __version__ as pyspark_version
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from kbit_spark import class_archive, rapids
@@ -118,6 +119,7 @@ def spark_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
         raise _start_failure(error) from error
     _ship_package(spark)
     _forward_signals(spark)
+    _quiet_query_contexts()
     return spark
 
 
@@ -236,3 +238,12 @@ def _forward_signals(spark: SparkSession) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     jvm.kbit.runtime.Signals.forwardTo(os.getpid())
+
+
+def _quiet_query_contexts() -> None:
+    """Keep pyspark from printing a JSON record with a Java stack trace for each error that names a piece of a query.
+
+    The error is raised all the same: whoever catches it says what it means, and the log gets its trace.
+    """
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True

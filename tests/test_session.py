@@ -23,6 +23,20 @@ def main():
 
 exit_with(main)
 """
+WRONG = """
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as sf
+
+from kbit_spark.session import spark_session
+
+spark = spark_session("test", {settings!r})
+for where in ("ix = 1", sf.col("ix") == 1):
+    try:
+        spark.range(1).where(where)
+    except AnalysisException as error:
+        print(error.getCondition())
+spark.stop()
+"""
 SUBMITTED = """
 from kbit_spark.session import spark_session
 
@@ -36,11 +50,13 @@ spark.stop()
 SMALL = {"spark.driver.memory": "600m", "spark.executor.memory": "600m", "spark.driver.host": "127.0.0.1"}
 
 
-def work(folder: Path, settings: dict[str, str], **environment: str) -> subprocess.CompletedProcess[str]:
-    """Count some rows in a session of a process of its own, in `folder`."""
+def work(
+    folder: Path, settings: dict[str, str], code: str = WORK, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run code, which counts some rows, in a session of a process of its own, in `folder`."""
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     return subprocess.run(
-        [sys.executable, "-c", WORK.format(settings={**SMALL, **settings})],
+        [sys.executable, "-c", code.format(settings={**SMALL, **settings})],
         env={**inherited, "PYTHONPATH": str(ROOT), **environment},
         cwd=folder, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
@@ -86,6 +102,14 @@ def test_what_spark_submit_was_told_wins_over_the_defaults(tmp_path: Path) -> No
     command = [str(ROOT / "spark-submit.sh"), *options, str(job)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "local-cluster[1,1,600] 3 1 executor\n", done.stderr
+
+
+def test_errors_of_a_query_leave_the_terminal_to_those_who_explain_them(tmp_path: Path) -> None:
+    done = work(tmp_path, {"spark.master": "local[1]"}, WRONG)
+    assert done.stdout.splitlines() == 2 * ["UNRESOLVED_COLUMN.WITH_SUGGESTION"], done.stderr
+    assert "ContextLogger" not in done.stderr
+    assert "java_stacktrace" not in done.stderr
+    assert "AnalysisException" not in done.stderr
 
 
 @pytest.mark.parametrize(

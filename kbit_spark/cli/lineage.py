@@ -58,6 +58,9 @@ def find(path: Path) -> tuple[Path, Manifest]:
     Raises:
         RunError: there is none, or its manifest cannot be read.
     """
+    if not path.is_dir():
+        msg = f"{path} is a file, not a folder" if path.exists() else f"there is no {path}"
+        raise RunError(msg, "name a checkpoint, or a folder that holds some, e.g. checkpoint.dir")
     if not (path / MANIFEST).exists() and (inside := sorted(path.glob("step-*"))):
         path = inside[-1]
     return path, checkpoint.read_manifest(path)

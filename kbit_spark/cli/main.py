@@ -136,7 +136,7 @@ def config_init(
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, each with its events.jsonl.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or a folder of run folders.")],
     output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
 ) -> None:
     """Make one self-contained report of some runs: curves, stages, where the bad records are and why."""

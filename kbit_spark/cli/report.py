@@ -30,26 +30,33 @@ def make_report(path: Path, runs: Sequence[Path], title: str = "Run report") -> 
 
     Args:
         path: the HTML file.
-        runs: their folders, each with its events.jsonl.
+        runs: their folders, each with its events.jsonl, or folders of such folders.
         title: the headline.
 
     Raises:
-        UsageError: a folder is no run's.
+        UsageError: a folder is no run's and holds none.
     """
-    files = [run / "events.jsonl" for run in runs]
-    if missing := [str(file) for file in files if not file.is_file()]:
+    found = {run: _event_files(run) for run in runs}
+    if missing := [str(run) for run, inside in found.items() if not inside]:
         msg = f"no events in {', '.join(missing)}"
         raise UsageError(msg, "run folders lie under telemetry.run_dir, .kbit/runs by default")
+    files = list(dict.fromkeys(file for inside in found.values() for file in inside))
     bad: dict[tuple[str, int, int], Rejection] = {}  # runs of one stream share a table
     unread = []
     for file in files:
         try:
-            found = bad_records(read_events([file]))
+            records = bad_records(read_events([file]))
         except RunError as error:
             unread.append(error.message)
             continue
-        bad |= {(record.topic, record.partition, record.offset): record for record in found}
+        bad |= {(record.topic, record.partition, record.offset): record for record in records}
     return Report(write_report(path, files, list(bad.values()), title), tuple(bad.values()), tuple(unread))
+
+
+def _event_files(folder: Path) -> list[Path]:
+    """Return the events of a run's folder, or of all run folders in a folder."""
+    own = folder / "events.jsonl"
+    return [own] if own.is_file() else sorted(folder.glob("*/events.jsonl"))
 
 
 def bad_records(events: Sequence[Event]) -> list[Rejection]:

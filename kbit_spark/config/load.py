@@ -5,16 +5,16 @@ Every fault names its place (`kafka.topics[0].format`), and an unknown key names
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 
+from kbit_spark.config.faults import models_in, other_kind, usage_error
 from kbit_spark.errors import UsageError, first_line
 from kbit_spark.schemas import Frozen
 
@@ -38,24 +38,30 @@ def load(model: type[Model], file: Path | None, overrides: Sequence[str] = ()) -
     try:
         data = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
+        if (other := other_kind(model, merged, source)) is not None:
+            raise other from error
         place = f"{error.full_key}: " if error.full_key else ""
         msg = f"{source}: {place}{_first_line(error)}"
         raise UsageError(msg, "give every ??? a value; an ${oc.env:NAME} needs NAME in the environment") from error
-    return validate(model, data, source)
+    return validate(model, data, source, without_file=file is None)
 
 
-def validate(model: type[Model], data: Any, source: str) -> Model:
+def validate(model: type[Model], data: Any, source: str, *, without_file: bool = False) -> Model:
     """Check plain data against `model`.
 
+    Args:
+        model: the configuration.
+        data: what was given.
+        source: where it was given.
+        without_file: there was no file, so that this is what to say first where something is missing.
+
     Raises:
-        UsageError: with one line for each fault.
+        UsageError: with the first faults, or the kind of configuration that the data looks like instead.
     """
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        faults = [_explain(model, fault["loc"], fault["type"], fault["msg"]) for fault in error.errors()]
-        msg = f"{source}: {'; '.join(faults)}"
-        raise UsageError(msg, "`kbit config init` writes a commented sample") from error
+        raise usage_error(model, data, error, source, without_file=without_file) from error
 
 
 def dump(config: BaseModel) -> str:
@@ -83,7 +89,7 @@ def _read(file: Path | None) -> DictConfig:
 def _include(model: type[BaseModel], merged: DictConfig) -> None:
     """Put the contents of YAML files in the place of sections that name them."""
     for key, field in model.model_fields.items():
-        if OmegaConf.is_interpolation(merged, key) or next(_models_in(field.annotation), None) is None:
+        if OmegaConf.is_interpolation(merged, key) or next(models_in(field.annotation), None) is None:
             continue
         if key in merged and isinstance(value := merged[key], str) and value.endswith((".yaml", ".yml")):
             try:
@@ -104,38 +110,6 @@ def _apply(merged: DictConfig, override: str) -> None:
     except (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, IndexError) as error:
         msg = f"override {override!r}: {_first_line(error)}"
         raise UsageError(msg) from error
-
-
-def _explain(model: type[BaseModel], loc: tuple[int | str, ...], kind: str, message: str) -> str:
-    place = _place(loc)
-    if kind != "extra_forbidden":
-        reason = message.removeprefix("Value error, ")
-        return f"{place}: {reason}" if place else reason
-    known = list(_model_at(model, loc[:-1]).model_fields)
-    nearest = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.5)
-    return f"unknown key {place}; " + (f"did you mean {nearest[0]}?" if nearest else f"known: {', '.join(known)}")
-
-
-def _place(loc: Sequence[int | str]) -> str:
-    text = ""
-    for part in loc:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
-def _model_at(model: type[BaseModel], loc: Sequence[int | str]) -> type[BaseModel]:
-    """Return the model that stands at `loc` inside `model`, looking through tuples, dicts and optionals."""
-    for part in loc:
-        if isinstance(part, str) and part in model.model_fields:
-            model = next(_models_in(model.model_fields[part].annotation), model)
-    return model
-
-
-def _models_in(annotation: Any) -> Any:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _models_in(argument)
 
 
 def _first_line(error: Exception) -> str:

@@ -21,7 +21,7 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from kbit_spark.errors import MissingRequirement, RunError
+from kbit_spark.errors import MissingRequirement, RunError, UsageError
 
 JARS = Path(os.environ.get("KBIT_BROKER", Path(__file__).parents[2] / "jars/target/broker"))
 DEFAULT_FOLDER = Path(".kbit/broker")
@@ -60,6 +60,11 @@ class Broker:
 
     bootstrap_servers: str
 
+    @property
+    def port(self) -> int:
+        """Port of its listener."""
+        return int(self.bootstrap_servers.rpartition(":")[2])
+
 
 def start(folder: Path = DEFAULT_FOLDER, port: int | None = None) -> Broker:
     """Start the broker of `folder` and wait until it answers; one that runs already is returned as it is.
@@ -69,10 +74,14 @@ def start(folder: Path = DEFAULT_FOLDER, port: int | None = None) -> Broker:
         port: port of the listener; none: the one that the folder had before if it is free, else any free one.
 
     Raises:
+        UsageError: one runs already, at another port than the one asked for.
         MissingRequirement: no Java, or the broker's jars are not there.
         RunError: the port is taken, or the broker did not come up.
     """
     if running := status(folder):
+        if port not in (None, running.port):
+            msg = f"the broker of {folder} runs already, at {running.bootstrap_servers}, not at port {port}"
+            raise UsageError(msg, "`kbit broker stop` stops it; another one needs a --folder of its own")
         return running
     java = shutil.which("java")
     if java is None:
@@ -195,10 +204,8 @@ def _wait_until_ready(process: subprocess.Popen[bytes], broker: Broker, log: Pat
 
 def _port_for(folder: Path) -> int:
     before = _last(folder)
-    if before is not None:
-        port = int(before.bootstrap_servers.rpartition(":")[2])
-        if _is_free(port):  # clients that remember the address find the broker again
-            return port
+    if before is not None and _is_free(before.port):  # clients that remember the address find the broker again
+        return before.port
     return _free_port()
 
 

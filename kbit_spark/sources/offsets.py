@@ -14,7 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from kbit_spark.errors import RunError
+from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import OffsetRange, Places
 from kbit_spark.sources.continuity import CheckpointState
 from kbit_spark.sources.query import root_cause
@@ -63,8 +63,13 @@ class CheckpointLog:
         """Return what the checkpoint knows; of one that is not there, nothing, of a damaged one, no more than that.
 
         Raises:
+            UsageError: it is a file, which nobody may take for a damaged checkpoint and set aside.
             RunError: the file system refuses.
         """
+        system, root = self._locate("")
+        if system.exists(root) and not system.getFileStatus(root).isDirectory():
+            msg = f"the checkpoint {self.checkpoint_dir} is a file, not a folder"
+            raise UsageError(msg, "correct checkpoint_dir, or move the file away")
         try:
             return self._intact_state()
         except DamagedError as error:

@@ -63,12 +63,12 @@ def group_letters(table: str, most: int) -> list[LetterGroup]:
     """Return all letters in groups, the largest first, each with at most `most` samples.
 
     Raises:
-        RunError: the table cannot be read.
+        RunError: the table is no rejected table, or cannot be read.
     """
     keys = ["code", "format", "schema_id"]
     counts: Counter[_Key] = Counter()
     samples: dict[_Key, list[dict[str, Any]]] = {}
-    for batch in scan(table, [*keys, "topic", "partition", "offset", "position", "reason", "payload"]):
+    for batch in scan(table, "rejected", [*keys, "topic", "partition", "offset", "position", "reason", "payload"]):
         rows = pa.Table.from_batches([batch])
         rows = rows.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
         groups = rows.group_by(keys, use_threads=False).aggregate([("row", "list")])

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from kbit_spark.schemas import LedgerEntry, OffsetRange, ReplayEntry
 from kbit_spark.tables.log import newest_first
-from kbit_spark.tables.scan import scan
+from kbit_spark.tables.scan import Kind, open_table, scan
 
 Offsets = Mapping[tuple[str, int], NDArray[np.int64]]
 """Sorted offsets of the rows of each topic partition, repeats and all."""
@@ -52,11 +52,12 @@ def verify(samples: str, rejected: str | None = None) -> Verdict:
         rejected: the rejected table of the same stream; None leaves it out.
 
     Raises:
-        RunError: a table cannot be read.
+        RunError: a table is none of its kind, or cannot be read.
     """
+    open_table(samples, "samples", _coordinates("samples"))
     history = read_history(samples)
-    rows = read_offsets(samples, "_")
-    letters = None if rejected is None else read_offsets(rejected, "")
+    rows = read_offsets(samples, "samples")
+    letters = None if rejected is None else read_offsets(rejected, "rejected")
     faults = [*history.faults, *chain_faults(history), *row_faults(history, rows, letters)]
     return Verdict(
         batches=len(history.entries),
@@ -92,15 +93,15 @@ def read_history(table: str) -> History:
     return History(tuple(entries[::-1]), tuple(replays[::-1]), tuple(faults[::-1]), complete=oldest == 0)
 
 
-def read_offsets(table: str, prefix: str) -> Offsets:
-    """Return the offsets of a table whose columns of coordinates begin with `prefix`.
+def read_offsets(table: str, kind: Kind) -> Offsets:
+    """Return the offsets of a table.
 
     Raises:
-        RunError: the table cannot be read.
+        RunError: the table is none of this kind, or cannot be read.
     """
     found: dict[tuple[str, int], list[NDArray[np.int64]]] = {}
-    names = [f"{prefix}{name}" for name in ("topic", "partition", "offset")]
-    for batch in scan(table, names):
+    names = _coordinates(kind)
+    for batch in scan(table, kind, names):
         rows = pa.Table.from_batches([batch])
         for place in rows.group_by(names[:2], use_threads=False).aggregate([(names[2], "list")]).to_batches():
             topics, partitions = place.column(names[0]).to_pylist(), place.column(names[1]).to_pylist()
@@ -108,6 +109,11 @@ def read_offsets(table: str, prefix: str) -> Offsets:
             for row, key in enumerate(zip(topics, partitions, strict=True)):
                 found.setdefault(key, []).append(lists[row].values.to_numpy())
     return {key: np.sort(np.concatenate(parts)) for key, parts in found.items()}
+
+
+def _coordinates(kind: Kind) -> list[str]:
+    """Return the columns that say where a record stood in Kafka."""
+    return [f"_{name}" if kind == "samples" else name for name in ("topic", "partition", "offset")]
 
 
 def chain_faults(history: History) -> Iterator[str]:

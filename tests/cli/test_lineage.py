@@ -104,6 +104,20 @@ def test_nothing_to_tell(tmp_path: Path) -> None:
     assert isinstance(kbit("--offset", "t:0:1", tmp_path).exception, RunError)
 
 
+def test_damaged_is_only_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "step-1").mkdir()
+    for name, said in (
+        ("nope", f"there is no {tmp_path}/nope"),
+        ("file", f"{tmp_path}/file is a file, not a folder"),
+        ("step-1", f"the checkpoint {tmp_path}/step-1 is damaged"),
+    ):
+        error = kbit(tmp_path / name).exception
+        assert isinstance(error, RunError)
+        assert error.message.startswith(said)
+    assert "no checkpoints under" in str(kbit("--offset", "t:0:1", tmp_path / "nope").exception)
+
+
 @pytest.mark.parametrize("text", ["", "t", "t:1", ":1:2", "t:x:1", "t:1:-2", "t:1:", f"t:0:{2**63}"])
 def test_what_names_no_record(text: str) -> None:
     with pytest.raises(UsageError, match="write it as topic:partition:offset"):

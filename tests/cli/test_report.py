@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 import yaml
 from deltalake import write_deltalake
 
 from kbit_spark.cli.report import make_report
 from kbit_spark.config.telemetry import TelemetryConfig
+from kbit_spark.errors import UsageError
 from kbit_spark.events import Event
 from kbit_spark.telemetry.hub import Telemetry
 from kbit_spark.telemetry.report import MAX_BAD
@@ -42,6 +44,18 @@ def test_the_bad_records_of_the_runs_and_no_others(tmp_path: Path) -> None:
         assert text in html
     assert "of another run" not in html
     assert "other[1]" not in html
+
+
+def test_a_folder_of_runs_is_all_of_them(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "rejected"), pa.Table.from_pylist([record(3, 0), record(9, 1)]))
+    runs = [run(tmp_path, "first", {0: 1}), run(tmp_path, "second", {1: 1})]
+    (tmp_path / "runs/empty").mkdir()
+    one_by_one = make_report(tmp_path / "report.html", runs)
+    for given in ([tmp_path / "runs"], [tmp_path / "runs", runs[0]]):
+        made = make_report(tmp_path / "report.html", given)
+        assert (len(made.bad), made.bad) == (2, one_by_one.bad)
+    with pytest.raises(UsageError, match=f"^no events in {tmp_path}/runs/empty "):
+        make_report(tmp_path / "report.html", [*runs, tmp_path / "runs/empty"])
 
 
 def test_many_bad_records_stand_together_by_reason(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from kbit_spark.config.experiment import ExperimentConfig
 from kbit_spark.config.ingest import IngestConfig, KafkaConfig
 from kbit_spark.config.load import dump, load, secrets_in, validate
 from kbit_spark.config.options import flatten
@@ -160,10 +161,69 @@ def test_a_fault_names_its_place(override: str, said: str):
     assert "\n" not in message
 
 
+@pytest.mark.parametrize(
+    ("override", "ends"),
+    [
+        ("trigger.interval_s=soon", "(given: 'soon')"),
+        ("trigger.interval_s=-1", "(given: -1)"),
+        ("trigger.interval_s=[1]", "(given: a list)"),
+        ("trigger.available_now=maybe", "(given: 'maybe')"),
+        ("stream_id=null", "(given: null)"),
+        ("stream_id=true", "(given: true)"),
+        ("stream_id=1.5", "(given: 1.5)"),
+        ("stream_id={a: 1}", "(given: a section)"),
+        ("kafka.topics[0].format=xml", "(given: 'xml')"),
+        ("split=half", "(given: a single value)"),
+        (f"stream_id={'a b' * 1000}", f"(given: '{('a b' * 1000)[:40]}...')"),
+    ],
+)
+def test_a_fault_shows_what_was_given(override: str, ends: str):
+    assert fault(override).endswith(ends)
+
+
 def test_all_faults_are_told_at_once():
     message = fault("trigger.interval=3", "stream_id=null")
     assert "did you mean interval_s?" in message
     assert "stream_id: " in message
+
+
+@pytest.mark.parametrize(
+    ("model", "wanted", "text", "looks_like", "job"),
+    [
+        (IngestConfig, "an ingest", TRAIN.read_text(encoding="utf-8"), "a training", "jobs/train_barrier.py"),
+        (IngestConfig, "an ingest", "data: {}\ncheckpoint: {}\nspark: {}", "a training", "jobs/train_barrier.py"),
+        (IngestConfig, "an ingest", "train: {}\ndir: /e", "an experiment", "jobs/experiment.py"),
+        (TrainConfig, "a training", INGEST.read_text(encoding="utf-8"), "an ingest", "jobs/stream_ingest.py"),
+        (TrainConfig, "a training", "kafka: ???\nstream_id: s\ntables: {}", "an ingest", "jobs/stream_ingest.py"),
+        (TrainConfig, "a training", "train: {}\ndir: /e", "an experiment", "jobs/experiment.py"),
+        (ExperimentConfig, "an experiment", TRAIN.read_text(encoding="utf-8"), "a training", "jobs/train_barrier.py"),
+    ],
+)
+def test_a_configuration_of_another_kind_is_named_as_such(
+    model: type[Frozen], wanted: str, text: str, looks_like: str, job: str, tmp_path: Path
+):
+    file = tmp_path / "c.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        load(model, file)
+    assert caught.value.message == f"{file} looks like {looks_like} configuration, but {wanted} one is wanted here"
+    assert f"{job} takes {looks_like} one" in caught.value.hint
+
+
+def test_many_faults_are_told_in_one_line_that_can_be_read(tmp_path: Path):
+    file = tmp_path / "c.yaml"
+    file.write_text("zzz: 1\nyyy: 2\nkafak: 3\nstream_id: s\ntables: {}\n", encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        load(IngestConfig, file)
+    told = caught.value.message.removeprefix(f"{file}: ").split("; ")
+    assert told[:4] == ["unknown key zzz", f"known: {', '.join(IngestConfig.model_fields)}", "unknown key yyy",
+                        "unknown key kafak"]  # fmt: skip
+    assert told[4:] == ["did you mean kafka?", "kafka: Field required", "fields: Field required", "and 3 more"]
+
+
+@pytest.mark.parametrize("key", ["model", "optimizer"])
+def test_a_key_like_no_other_gets_no_guess(key: str):
+    assert "did you mean" not in fault(f"{key}=x")
 
 
 def test_a_batch_must_serve_each_rank():
@@ -230,8 +290,13 @@ def test_files_that_cannot_be_read(tmp_path: Path):
 def test_no_file_means_the_defaults():
     config = load(TrainConfig, None, ["data.table=/t", "checkpoint.dir=/c"])
     assert (config.epochs, config.data.table) == (5, "/t")
-    with pytest.raises(UsageError, match=r"the command line: data: Field required; checkpoint: Field required"):
+    with pytest.raises(UsageError) as caught:
         load(TrainConfig, None)
+    said = "no --config FILE given, and the command line alone is not enough: data: Field required; checkpoint: "
+    assert caught.value.message.startswith(said)
+    assert caught.value.hint == "`kbit config init train` writes a commented sample"
+    with pytest.raises(UsageError, match=r"^the command line: epochs: ") as caught:
+        load(TrainConfig, None, ["data.table=/t", "checkpoint.dir=/c", "epochs=0"])
 
 
 def test_values_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -292,6 +357,26 @@ def test_a_secret_in_clear_text_is_refused_and_not_repeated(name: str):
     assert "options_from_env" in message
     assert "hunter2" not in message
     assert "hunter2" not in fault(f"kafka.options.{name}=hunter2")
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "kafka.options=hunter2",
+        "kafka.options.x=[hunter2]",
+        "kafka.options_from_env.x=[hunter2]",
+        "kafka.registry=https://me:hunter2@host",
+        "kafka.registry={url: [hunter2]}",
+        "kafka.registry={url: 'http://h', basic_auth_from_env: [hunter2]}",
+        "kafka.registry={url: 'http://h', key_password_from_env: 7472}",
+        "kafka.pasword=hunter2",
+        "kafka=hunter2",
+        "spark.x=[hunter2]",
+        "spark=hunter2",
+    ],
+)
+def test_a_fault_never_shows_what_may_be_a_secret(override: str):
+    assert not any(secret in fault(override) for secret in ("hunter2", "7472"))
 
 
 def test_harmless_options_are_no_secrets():

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from kbit_spark import ingest
 from kbit_spark.config.ingest import GuardConfig, IngestConfig
-from kbit_spark.errors import RunError
+from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import LedgerState
 from kbit_spark.sources.continuity import TopicState, losses, resume_offsets
 from tests.fixtures.jobs import ROOT, coordinates, ingest_config, ingest_data, json_records, ledger, start
@@ -81,6 +81,17 @@ def test_a_deleted_checkpoint(stream: Stream, kafka: Kafka, tmp_path: Path) -> N
     kafka.produce(topic, records(5))
     run(config)
     once(tmp_path, topic, range(85))
+
+
+def test_a_checkpoint_that_is_a_file_stays_where_it_is(stream: Stream, tmp_path: Path) -> None:
+    config, _ = stream
+    file = tmp_path / "file"
+    file.write_text("of somebody")
+    wrong = config.model_copy(update={"checkpoint_dir": str(file)})
+    for rebase in (False, True):
+        with pytest.raises(UsageError, match=f"^the checkpoint {file} is a file, not a folder"):
+            run(wrong, rebase=rebase)
+    assert file.read_text() == "of somebody"
 
 
 def test_a_rebase_killed_before_its_first_batch_goes_on_without_a_flag(

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kbit_spark.errors import MissingRequirement, RunError
+from kbit_spark.errors import MissingRequirement, RunError, UsageError
 from kbit_spark.local import broker
 from kbit_spark.local.produce import ensure_topic
 
@@ -37,6 +37,16 @@ def test_a_taken_port_is_refused(tmp_path: Path) -> None:
         with pytest.raises(RunError, match="is taken"):
             broker.start(tmp_path, taken.getsockname()[1])
     assert not list(tmp_path.iterdir())
+
+
+def test_one_that_runs_at_another_port_is_no_answer(tmp_path: Path) -> None:
+    this = psutil.Process()
+    (tmp_path / "broker.json").write_text(
+        f'{{"pid": {this.pid}, "started": {this.create_time()}, "bootstrap_servers": "127.0.0.1:9092"}}'
+    )
+    assert broker.start(tmp_path).port == broker.start(tmp_path, 9092).port == 9092
+    with pytest.raises(UsageError, match=r"runs already, at 127\.0\.0\.1:9092, not at port 9093"):
+        broker.start(tmp_path, 9093)
 
 
 def test_missing_jars_are_a_missing_requirement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

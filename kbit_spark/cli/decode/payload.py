@@ -168,7 +168,7 @@ def read_letter(rejected: str, place: Coordinates) -> bytes:
     """
     names = ("topic", "partition", "offset")
     where = reduce(and_, (pc.field(name) == getattr(place, name) for name in names))
-    for batch in scan(rejected, ["payload"], where):
+    for batch in scan(rejected, "rejected", [*names, "payload"], where):
         for payload in batch.column("payload").to_pylist():
             return payload or b""
     msg = f"{rejected} has no letter {place.topic}:{place.partition}:{place.offset}"
@@ -191,7 +191,9 @@ def read_payload(hex_text: str | None, base64_text: str | None, file: Path | Non
             return base64.b64decode(base64_text, validate=True)
         assert file is not None
         return file.read_bytes()
-    except (ValueError, binascii.Error, OSError) as error:
-        option = "--hex" if hex_text is not None else "--base64" if base64_text is not None else "--file"
-        msg = f"{option}: {error}"
+    except OSError as error:
+        msg = f"--file {file}: {error.strerror or error}"
+        raise UsageError(msg, "name the file that holds the payload's bytes") from error
+    except (ValueError, binascii.Error) as error:
+        msg = f"{'--base64' if hex_text is None else '--hex'}: {error}"
         raise UsageError(msg) from error

@@ -49,11 +49,15 @@ def read(file: Path) -> list[Case]:
     Raises:
         UsageError: it cannot be read, or a line is no case.
     """
+    if file.is_dir():
+        msg = f"{file} is a folder, not a vector file"
+        raise UsageError(msg, f"name the files in it that hold vectors, e.g. --vectors {file}/*.jsonl")
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read the vectors {file}: {error}"
-        raise UsageError(msg) from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        msg = f"cannot read the vectors {file}: {reason}"
+        raise UsageError(msg, "see tests/vectors/README.md for the format") from error
     return [_case(line, f"{file}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
 
 

@@ -85,8 +85,12 @@ def checkpoint(folder: str) -> str:
     """Check that the checkpoint can be read and written; one that is not there yet must be possible."""
     store, path = filesystem(folder)
     try:
-        if store.get_file_info(path).type is pafs.FileType.NotFound:
+        there = store.get_file_info(path).type
+        if there is pafs.FileType.NotFound:
             return _possible(folder)
+        if there is pafs.FileType.File:
+            msg = f"the checkpoint {folder} is a file, not a folder"
+            raise RunError(msg, "correct checkpoint_dir, or move the file away")
         _probe(store, f"{path.rstrip('/')}/{PROBE}")
         query = _query_id(store, f"{path.rstrip('/')}/metadata")
     except (OSError, ValueError, KeyError) as error:

@@ -8,11 +8,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
+from deltalake import write_deltalake
 
 from kbit_spark.cli.decode.jvm import decoders
-from kbit_spark.errors import MissingRequirement
+from kbit_spark.cli.decode.payload import read_letter
+from kbit_spark.cli.lineage import Coordinates
+from kbit_spark.errors import MissingRequirement, RunError
 from kbit_spark.local.registry import Registry, serve
 from tests.cli.test_main import kbit
 from tests.fixtures.jobs import SCHEMA, avro_records, image, ingest_data
@@ -91,6 +95,16 @@ def test_a_schema_without_bottom(depth: int, says: str, tmp_path: Path) -> None:
     assert (done.returncode, says in done.stderr) == (2, True), done.stderr
 
 
+def test_a_letter_comes_from_a_rejected_table_only(tmp_path: Path) -> None:
+    place = Coordinates("t", 1, 7)
+    letters = {"topic": ["t", "t"], "partition": [1, 1], "offset": [6, 7], "payload": [b"six", b"seven"]}
+    write_deltalake(str(tmp_path / "rejected"), pa.table(letters))
+    assert read_letter(str(tmp_path / "rejected"), place) == b"seven"
+    write_deltalake(str(tmp_path / "other"), pa.table({"image": [b""]}))
+    with pytest.raises(RunError, match="other is no rejected table: it has no column topic"):
+        read_letter(str(tmp_path / "other"), place)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -98,7 +112,8 @@ def test_a_schema_without_bottom(depth: int, says: str, tmp_path: Path) -> None:
         (["--hex", "00", "--base64", "AA=="], "one of --hex, --base64, --file"),
         (["--hex", "0"], "--hex: "),
         (["--base64", "A"], "--base64: "),
-        (["--file", "nowhere"], "nowhere"),
+        (["--file", "nowhere"], "error: --file nowhere: No such file or directory\n"),
+        (["--file", "."], "error: --file .: Is a directory\n"),
         (["--hex", "00"], "--format"),
         (["--hex", "00", "--format", "json"], "--fields"),
         (["--hex", "00", "--format", "json", "--fields", "label nonsense"], "nonsense"),
@@ -108,7 +123,8 @@ def test_a_schema_without_bottom(depth: int, says: str, tmp_path: Path) -> None:
         (["--hex", "00", "--format", "json", "--fields", "a int", "--topic", "t"], "--config"),
         (["--letter", "t:0:1"], "--config FILE --letter topic:partition:offset"),
         (["--vectors"], "--vectors"),
-        (["--vectors", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--vectors", "nowhere.jsonl"], "error: cannot read the vectors nowhere.jsonl: No such file or directory\n"),
+        (["--vectors", "."], "error: . is a folder, not a vector file\n  name the files in it"),
         (["file"], "--file"),
     ],
 )

@@ -77,6 +77,8 @@ def test_paths_that_hold_something_else(written: IngestConfig, tmp_path: Path) -
     assert set(wrong) == {"checkpoint", "table samples", "table rejected"}
     assert "no Delta table" in wrong["table samples"]
     assert "is no folder" in wrong["table rejected"]
+    wrong = faults(changed(written, checkpoint_dir=str(tmp_path / "file")))
+    assert wrong == {"checkpoint": f"the checkpoint {tmp_path}/file is a file, not a folder"}
 
 
 def test_schemas_that_cannot_give_the_fields(kafka: Kafka, written: IngestConfig, tmp_path: Path) -> None:
