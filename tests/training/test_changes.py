@@ -57,7 +57,7 @@ def test_settings_are_those_of_the_configuration_and_moments_those_of_the_checkp
     resumed, whole = stepper(made, total_steps), stepper(made, total_steps)
     resumed.restore(state)
     for _ in range(5):
-        whole.schedule.step()
+        step(whole)
     assert resumed.learning_rate == whole.learning_rate
     own = [{key: value for key, value in group.items() if key != "params"} for group in whole.optimizer.param_groups]
     assert [{key: group[key] for key in own[0]} for group in resumed.optimizer.param_groups] == own
@@ -66,7 +66,7 @@ def test_settings_are_those_of_the_configuration_and_moments_those_of_the_checkp
     for key, value in before.optimizer.state[old].items():
         assert torch.equal(torch.as_tensor(resumed.optimizer.state[weight][key]), torch.as_tensor(value))
     step(resumed)
-    whole.schedule.step()
+    step(whole)
     assert resumed.learning_rate == whole.learning_rate
 
 
