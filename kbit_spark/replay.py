@@ -74,11 +74,11 @@ class _Replay:
         self._writer = TableWriter(spark, config.tables.samples, evolve=config.tables.grows)
 
     def run(self) -> Replayed:
-        reached = read_ledger(self._config.tables.samples, self._config.stream_id, self._topics).reached
-        rejected = open_table(
-            self._config.tables.rejected, "rejected"
-        ).version()  # behind the ledger: no letter of a running batch
-        newest = open_table(self._config.tables.samples, "samples").transaction_version(self._transaction(0).app_id)
+        tables = self._config.tables
+        reached = read_ledger(tables.samples, self._config.stream_id, self._topics).reached
+        # behind the ledger: no letter of a running batch
+        rejected = open_table(tables.rejected, "rejected").version()
+        newest = open_table(tables.samples, "samples").transaction_version(self._transaction(0).app_id)
         number = 0 if newest is None else newest + 1
         append = self._begin(number)  # from here on another replay's commit is a conflict
         try:

@@ -97,10 +97,10 @@ class Keeper:
 
     def load_best(self, position: Position) -> None:
         """Take the weights with the lowest validation loss; without their checkpoint keep those of `position`."""
-        if position.best_step in (None, position.total_steps):
+        if position.best == position.total_steps:
             return
         try:
-            found = checkpoint.read(checkpoint.folder(self._job.checkpoint_dir, position.best_step or 0))
+            found = checkpoint.read(checkpoint.folder(self._job.checkpoint_dir, position.best))
         except RunError as error:
             log.warning("the test takes the last weights instead of the best: %s", error.message)
             return

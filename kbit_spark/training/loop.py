@@ -217,8 +217,7 @@ class Trainer:
     @property
     def _best(self) -> Path:
         """The checkpoint with the lowest validation loss, the last one without such."""
-        best = self._position.best_step
-        return checkpoint.folder(self._job.checkpoint_dir, self._position.total_steps if best is None else best)
+        return checkpoint.folder(self._job.checkpoint_dir, self._position.best)
 
     def _outcome(self, validation: Averages, test: Averages, saved_at: float, paired: Paired | None = None) -> Outcome:
         position = self._position

@@ -73,6 +73,11 @@ class Position(Frozen):
     """Epochs since the validation loss last improved."""
     finished: bool = False
 
+    @property
+    def best(self) -> int:
+        """The `total_steps` of the checkpoint with the lowest validation loss, the last one's without such."""
+        return self.total_steps if self.best_step is None else self.best_step
+
 
 class Lineage(Frozen):
     """Where weights come from."""

@@ -10,7 +10,6 @@ back when all gradients are computed, just before DDP does that waiting.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -143,11 +142,9 @@ class _GpuClock(_Clock):
         self._begun = 0
         self._start: torch.cuda.Event | None = None
         self._marks: Marks = []
-        self._waiting: deque[tuple[torch.cuda.Event, Marks]] = deque()
 
     def begin(self) -> bool:
         self._begun += 1
-        self._finish()
         if self._begun % GPU_EVERY != 1:
             return False
         # The step before has been done for long; a graph records its events anew, and no rank may measure another step.
@@ -159,7 +156,6 @@ class _GpuClock(_Clock):
         self._marks.append((phase, _event()))
 
     def take(self) -> dict[Phase, float]:
-        self._finish()
         self._read()
         return super().take()
 
@@ -176,17 +172,15 @@ class _GpuClock(_Clock):
         """Add the marks of a graph."""
         self._marks += marks
 
-    def _finish(self) -> None:
-        if self._start is not None:
-            self._waiting.append((self._start, self._marks))
-        self._start, self._marks = None, []
-
     def _read(self) -> None:
-        while self._waiting:
-            start, marks = self._waiting.popleft()
-            _last(start, marks).synchronize()
-            for before, (phase, event) in zip([start, *(event for _, event in marks)], marks, strict=False):
-                self._seconds[phase] += before.elapsed_time(event) / 1_000
+        """Wait for the step that was measured last, if it was not read yet, and add up its phases."""
+        start, marks = self._start, self._marks
+        self._start, self._marks = None, []
+        if start is None:
+            return
+        _last(start, marks).synchronize()
+        for before, (phase, event) in zip([start, *(event for _, event in marks)], marks, strict=False):
+            self._seconds[phase] += before.elapsed_time(event) / 1_000
 
 
 def _event() -> torch.cuda.Event:

@@ -65,6 +65,5 @@ def _chosen(path: Path) -> Checkpoint:
     if newest is None:
         msg = f"there is no checkpoint in {path}"
         raise RunError(msg, "name a checkpoint's folder, or the checkpoint.dir of a training job")
-    best = newest.manifest.position.best_step
-    folder = newest.path if best is None else checkpoint.folder(path, best)
+    folder = checkpoint.folder(path, newest.manifest.position.best)
     return checkpoint.read(folder) if folder.is_dir() else newest
