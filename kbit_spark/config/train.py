@@ -172,8 +172,7 @@ class TrainConfig(Frozen):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     cuda_graph: Literal["auto"] | bool = "auto"
     """Launch a step on a GPU as one CUDA graph, captured after the first steps: its launches may take longer
-    than its work. `auto`: one rank alone, in runs of 200 steps or more. Precision fp16 and accumulated batches
-    prevent it."""
+    than its work. `auto`: in runs of 200 steps or more. Precision fp16 and accumulated batches prevent it."""
 
     optimizer: OptimizerConfig = OptimizerConfig()
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()

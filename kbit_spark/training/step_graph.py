@@ -26,8 +26,7 @@ WARM_UP_STEPS = 12
 """Steps before the capture; under DDP, the eleventh is the first that is as all later ones are."""
 
 LEAST_STEPS = 200
-"""Of a run for which `auto` captures: a capture takes some tenths of a second. It does so for one rank alone until
-what has changed since it ran on two GPUs (docs/decisions/0021) has run there, too."""
+"""Of a run for which `auto` captures: a capture takes some tenths of a second."""
 
 LEAD_STEPS = 16
 """Steps that may wait on the GPU: their batches are in its memory."""
@@ -59,7 +58,7 @@ class _Captured:
 def captures(config: TrainConfig, world: World, total_steps: int) -> bool:
     """Return whether the steps of a run are to be captured; the log tells why one that asks for it is not."""
     wanted = config.cuda_graph
-    worth_it = world.device.type == "cuda" and world.size == 1 and total_steps >= LEAST_STEPS
+    worth_it = world.device.type == "cuda" and total_steps >= LEAST_STEPS
     if wanted is False or (wanted == "auto" and not worth_it):
         return False
     reasons = {

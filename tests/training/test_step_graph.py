@@ -46,7 +46,8 @@ def config(**changes: Any) -> TrainConfig:
     [
         ({}, "cuda", 1, 10_000, True, ""),
         ({}, "cuda", 1, 20, False, ""),
-        ({}, "cuda", 2, 10_000, False, ""),
+        ({}, "cuda", 2, 10_000, True, ""),
+        ({}, "cuda", 2, 20, False, ""),
         ({}, "cpu", 1, 10_000, False, ""),
         ({"cuda_graph": False}, "cuda", 1, 10_000, False, ""),
         ({"cuda_graph": True}, "cuda", 1, 20, True, ""),
