@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 
 import torch
@@ -187,12 +188,13 @@ class StepGraph:
                 random.graphsafe_set_state(state)  # the one that it has still counts what a graph would draw
                 return prevented or "it cannot be on another rank"
         log.info("a step is one CUDA graph from here on")
-        self._watch = HangWatch(self._progress, COLLECTIVE_TIMEOUT.total_seconds())
+        self._watch = HangWatch(partial(self._progress, batch.targets.device), COLLECTIVE_TIMEOUT.total_seconds())
         return None
 
-    def _progress(self) -> tuple[int, int] | None:
+    def _progress(self, device: torch.device) -> tuple[int, int] | None:
         """Return how many steps were begun and how many of them the GPU has yet to end; None where it has ended all."""
-        under_way = sum(not done.query() for done in self._done)  # type: ignore[no-untyped-call]
+        with torch.cuda.device(device):  # a thread that asks would take memory of the first one
+            under_way = sum(not done.query() for done in self._done)  # type: ignore[no-untyped-call]
         return (self._replayed, under_way) if under_way else None
 
     def _capture_trial(self, batch: Batch) -> None:
