@@ -6,7 +6,8 @@ import difflib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -111,7 +112,7 @@ def _kinds() -> tuple[Kind, ...]:
 def _explain(model: type[BaseModel], error: ValidationError) -> list[str]:
     """Return a line for each of the first faults, and how many more there are."""
     # a key that is missing may only be misspelt
-    faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+    faults = sorted(_by_field(model, error), key=lambda fault: fault["type"] != "extra_forbidden")
     told: set[tuple[int | str, ...]] = set()
     lines = []
     for fault in faults[:MOST]:
@@ -120,6 +121,28 @@ def _explain(model: type[BaseModel], error: ValidationError) -> list[str]:
         lines.append(line)
         told |= {section} if listed else set()
     return lines + ([f"and {len(faults) - MOST} more"] if len(faults) > MOST else [])
+
+
+def _by_field(model: type[BaseModel], error: ValidationError) -> list[ErrorDetails]:
+    """Return the faults, those of a field that may be one thing or another as one."""
+    found: dict[tuple[int | str, ...], ErrorDetails] = {}
+    for fault in error.errors():
+        loc = fault["loc"]
+        if len(loc) < 2 or not _is_choice(model, loc[:-1]):
+            found[loc] = fault
+        elif (first := found.get(loc[:-1])) is None:
+            found[loc[:-1]] = {**fault, "loc": loc[:-1]}
+        else:  # pydantic tells each of the choices as if it were a field
+            first["msg"] += f" or {fault['msg'].removeprefix('Input should be ').partition(', ')[0]}"
+    return list(found.values())
+
+
+def _is_choice(model: type[BaseModel], loc: Sequence[int | str]) -> bool:
+    """Tell whether the field at `loc` takes values of several types, beside None."""
+    field = _model_at(model, loc[:-1]).model_fields.get(str(loc[-1]))
+    if field is None or get_origin(field.annotation) not in (Union, UnionType):
+        return False
+    return len(set(get_args(field.annotation)) - {NoneType}) > 1
 
 
 def _line(model: type[BaseModel], fault: ErrorDetails, *, list_known: bool) -> tuple[str, bool]:

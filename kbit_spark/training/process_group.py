@@ -16,8 +16,8 @@ Publish = Callable[[str], list[str]]
 """All ranks call it with one text each and get the texts of all ranks, in the order of ranks."""
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-"""The last resort, which knows of no collective in a CUDA graph. A dead rank closes its connections, and the driver
-ends the others, long before."""
+"""The last resort, in a CUDA graph by `HangWatch`. A dead rank closes its connections, and the driver ends the others,
+long before."""
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 
 import torch
@@ -19,6 +20,8 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.batches import Batch
 from kbit_spark.errors import RunError
 from kbit_spark.training.collectives import on_any_rank
+from kbit_spark.training.hang_watch import HangWatch
+from kbit_spark.training.process_group import COLLECTIVE_TIMEOUT
 from kbit_spark.training.profiler import Marks, Profiler
 from kbit_spark.training.world import World
 
@@ -117,6 +120,7 @@ class StepGraph:
         self._measured: _Captured | None = None
         self._done = [torch.cuda.Event(blocking=True) for _ in range(LEAD_STEPS)]  # type: ignore[no-untyped-call]
         self._replayed = 0
+        self._watch: HangWatch | None = None
 
     def take(self, batch: Batch) -> Result:
         """Take a step; the result is the caller's.
@@ -135,6 +139,9 @@ class StepGraph:
 
     def close(self) -> None:
         """Give back the graphs, whose collectives keep a communicator from ending."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
         for captured in (self._plain, self._measured):
             if captured is not None:
                 captured.graph.reset()
@@ -181,7 +188,14 @@ class StepGraph:
                 random.graphsafe_set_state(state)  # the one that it has still counts what a graph would draw
                 return prevented or "it cannot be on another rank"
         log.info("a step is one CUDA graph from here on")
+        self._watch = HangWatch(partial(self._progress, batch.targets.device), COLLECTIVE_TIMEOUT.total_seconds())
         return None
+
+    def _progress(self, device: torch.device) -> tuple[int, int] | None:
+        """Return how many steps were begun and how many of them the GPU has yet to end; None where it has ended all."""
+        with torch.cuda.device(device):  # a thread that asks would take memory of the first one
+            under_way = sum(not done.query() for done in self._done)  # type: ignore[no-untyped-call]
+        return (self._replayed, under_way) if under_way else None
 
     def _capture_trial(self, batch: Batch) -> None:
         if self._trial is not None:

@@ -181,6 +181,21 @@ def test_a_fault_shows_what_was_given(override: str, ends: str):
     assert fault(override).endswith(ends)
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("data.resident=maybe", "data.resident: Input should be 'auto' or a valid boolean (given: 'maybe')"),
+        ("cuda_graph=3", "cuda_graph: Input should be 'auto' or a valid boolean (given: 3)"),
+        ("optimizer.clip_norm=tight", "optimizer.clip_norm: Input should be a valid number, unable to parse string"),
+    ],
+)
+def test_a_value_of_several_types_is_one_fault(override: str, said: str):
+    with pytest.raises(UsageError) as caught:
+        train(override)
+    assert caught.value.message.startswith(f"{TRAIN}: {said}")
+    assert "; " not in caught.value.message
+
+
 def test_all_faults_are_told_at_once():
     message = fault("trigger.interval=3", "stream_id=null")
     assert "did you mean interval_s?" in message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -188,6 +189,37 @@ def test_no_rank_replays_what_another_rank_cannot_capture(
     assert asked == [False, False]  # after the trial, and after the capture, which failed elsewhere
     assert [each.state for each in captured] == ["given back"] * 3
     assert "cannot be captured as a CUDA graph: it cannot be on another rank" in caplog.text
+
+
+@pytest.mark.usefixtures("never_captured")
+def test_a_rank_is_watched_while_its_steps_are_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Graph(Nothing):
+        def replay(self) -> None:
+            self.state = "replayed"
+
+        def reset(self) -> None:
+            self.state = "given back"
+
+    graph, result = Graph(), Result(torch.tensor(1.0), torch.zeros(2))
+    captured = SimpleNamespace(graph=graph, result=result, marks=None)
+    monkeypatch.setattr(StepGraph, "_captured", lambda *_, **__: captured)
+    monkeypatch.setattr(step_graph, "on_any_rank", lambda holds, _: holds)
+    monkeypatch.setattr(Profiler, "replayed", lambda *_: None)
+    monkeypatch.setattr(Nothing, "synchronize", lambda _: None, raising=False)
+    monkeypatch.setattr(Nothing, "record", lambda _: None, raising=False)
+
+    def watches() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "kbit-hang-watch"]
+
+    steps = StepGraph(lambda _: result, PROFILER)
+    for _ in range(WARM_UP_STEPS):
+        steps.take(BATCH_OF_NOTHING)
+    assert watches() == []
+    steps.take(BATCH_OF_NOTHING)
+    assert graph.state == "replayed"
+    assert watches() == ["kbit-hang-watch"]
+    steps.close()
+    assert watches() == []
 
 
 class Averages(nn.Module):
