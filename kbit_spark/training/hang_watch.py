@@ -20,6 +20,14 @@ TELL_S = 0.5
 log = logging.getLogger(__name__)
 
 
+def _end_process(timeout_s: float) -> None:
+    log.error(
+        "the GPU has ended no step for %.0f s: another rank did not come to a collective, or the GPU hangs", timeout_s
+    )
+    time.sleep(TELL_S)
+    os._exit(RunError.exit_code)
+
+
 class HangWatch:
     """Watches in a thread until it is closed.
 
@@ -36,9 +44,9 @@ class HangWatch:
         progress: Callable[[], Hashable | None],
         timeout_s: float,
         poll_s: float = POLL_S,
-        end: Callable[[float], None] | None = None,
+        end: Callable[[float], None] = _end_process,
     ) -> None:
-        self._progress, self._poll_s, self._end = progress, poll_s, end or _end_process
+        self._progress, self._poll_s, self._end = progress, poll_s, end
         self._timeout_s, self._most = timeout_s, max(1, round(timeout_s / poll_s))
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="kbit-hang-watch", daemon=True)
@@ -59,11 +67,3 @@ class HangWatch:
             if same >= self._most:
                 self._end(self._timeout_s)
                 return
-
-
-def _end_process(timeout_s: float) -> None:
-    log.error(
-        "the GPU has ended no step for %.0f s: another rank did not come to a collective, or the GPU hangs", timeout_s
-    )
-    time.sleep(TELL_S)
-    os._exit(RunError.exit_code)

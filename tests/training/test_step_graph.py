@@ -81,11 +81,27 @@ class Nothing:
     def __init__(self, **_: object) -> None:
         self.state: object = "before"
 
+    def record(self) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
     def clone_state(self) -> object:
         return self.state
 
     def graphsafe_set_state(self, state: object) -> None:
         self.state = state
+
+
+class Graph(Nothing):
+    """Stands for a graph, and tells what was done with it last."""
+
+    def replay(self) -> None:
+        self.state = "replayed"
+
+    def reset(self) -> None:
+        self.state = "given back"
 
 
 @pytest.fixture
@@ -172,10 +188,6 @@ def test_no_rank_replays_what_another_rank_cannot_capture(
     caplog.set_level(logging.INFO, logger="kbit_spark")
     captured = []
 
-    class Graph(Nothing):
-        def reset(self) -> None:
-            self.state = "given back"
-
     def succeeds(self: StepGraph, step: object, batch: Batch, *, measured: bool) -> SimpleNamespace:
         captured.append(Graph())
         return SimpleNamespace(graph=captured[-1])
@@ -193,20 +205,11 @@ def test_no_rank_replays_what_another_rank_cannot_capture(
 
 @pytest.mark.usefixtures("never_captured")
 def test_a_rank_is_watched_while_its_steps_are_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Graph(Nothing):
-        def replay(self) -> None:
-            self.state = "replayed"
-
-        def reset(self) -> None:
-            self.state = "given back"
-
     graph, result = Graph(), Result(torch.tensor(1.0), torch.zeros(2))
     captured = SimpleNamespace(graph=graph, result=result, marks=None)
     monkeypatch.setattr(StepGraph, "_captured", lambda *_, **__: captured)
     monkeypatch.setattr(step_graph, "on_any_rank", lambda holds, _: holds)
     monkeypatch.setattr(Profiler, "replayed", lambda *_: None)
-    monkeypatch.setattr(Nothing, "synchronize", lambda _: None, raising=False)
-    monkeypatch.setattr(Nothing, "record", lambda _: None, raising=False)
 
     def watches() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "kbit-hang-watch"]
