@@ -163,6 +163,10 @@ class TrainConfig(Frozen):
     """Gradients averaged in every step, weights averaged every few steps, or one process alone."""
 
     averaging: AveragingConfig = AveragingConfig()
+    all_reduce: Literal["auto", "overlapped", "at_once"] = "auto"
+    """How DDP's gradients are exchanged where steps are CUDA graphs: in buckets beside the backward pass, or all at
+    once after it. `auto`: at once where that takes less than what the buckets cost, measured at the start."""
+
     epochs: int = Field(default=5, ge=1)
     global_batch_size: int = Field(default=128, ge=1)
     """Rows in a batch over all ranks; the sequence of global batches does not depend on the world size."""

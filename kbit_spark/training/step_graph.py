@@ -106,14 +106,19 @@ class StepGraph:
         profiler: some steps are measured, by a graph of their own.
         trial: adds the gradients of a batch as `step` does, without telling other ranks. It is captured first, since a
             step that has begun to tell them cannot be broken off: DDP does not begin again.
+        prevented: is called where steps cannot be captured, before they go on kernel by kernel.
 
     The current stream must not be CUDA's default one, or DDP cannot be captured.
     """
 
     def __init__(
-        self, step: Callable[[Batch], Result], profiler: Profiler, trial: Callable[[Batch], Result] | None = None
+        self,
+        step: Callable[[Batch], Result],
+        profiler: Profiler,
+        trial: Callable[[Batch], Result] | None = None,
+        prevented: Callable[[], None] = lambda: None,
     ) -> None:
-        self._step, self._profiler, self._trial = step, profiler, trial
+        self._step, self._profiler, self._trial, self._prevented = step, profiler, trial, prevented
         self._left: int | None = WARM_UP_STEPS
         self._batch: Batch | None = None
         self._plain: _Captured | None = None
@@ -168,6 +173,7 @@ class StepGraph:
     def _after(self, prevented: str, batch: Batch) -> Result:
         """Take the step that could not be captured, after which all others are launched kernel by kernel."""
         try:
+            self._prevented()
             result = self._step(batch)
         except RuntimeError as second:  # DDP, for one, cannot begin again where its backward pass was broken off
             msg = f"a step cannot be captured as a CUDA graph, nor taken after that: {prevented}"

@@ -19,7 +19,7 @@ from kbit_spark.training.metrics import Reading, Sums, classes, cross_entropy_su
 from kbit_spark.training.optimizer import load_optimizer, load_schedule, make_optimizer, make_schedule, rate_from
 from kbit_spark.training.profiler import Profiler
 from kbit_spark.training.step_graph import Result, StepGraph, captures, keeping_buffers
-from kbit_spark.training.strategy import make_strategy
+from kbit_spark.training.strategy import AtOnce, Ddp, Strategy, make_strategy
 from kbit_spark.training.world import World
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -46,7 +46,8 @@ class Stepper:
         self.model = model
         self._config = config
         self._world = world
-        self._strategy = make_strategy(model, config, world)
+        captured = captures(config, world, total_steps)
+        self._strategy: Strategy = make_strategy(model, config, world, captured=captured)
         self._profiler = profiler or Profiler(config.profile, world, Path(config.checkpoint.dir))
         self.optimizer = make_optimizer(model, config.optimizer, world.device)
         self.schedule = make_schedule(self.optimizer, config.optimizer, total_steps)
@@ -65,8 +66,8 @@ class Stepper:
         self._rate = torch.zeros((), device=world.device) if world.device.type == "cuda" else None
         self._rate_there = 0.0
         self._graph: StepGraph | None = None
-        if captures(config, world, total_steps):
-            self._graph = StepGraph(self._whole_step, self._profiler, self._trial_step)
+        if captured:
+            self._graph = StepGraph(self._whole_step, self._profiler, self._trial_step, self._overlap)
 
     def close(self) -> None:
         """Give back what the process group must not outlive."""
@@ -93,6 +94,7 @@ class Stepper:
         sums.add_predicted(result.loss, result.predicted, batch.targets)
         self._profiler.mark("metrics")
         if last and self._graph is None:
+            self._exchange()
             self._check_gradients()
             self._check_at_once(sums)
             self._step_weights()
@@ -199,9 +201,15 @@ class Stepper:
         """Take a step on one batch without waiting for the device."""
         self._drop_gradients()  # a capture that failed may have left some
         result = self._add_gradients(self._strategy.network, batch, 1)
+        self._exchange()
         self._check_gradients()
         self._step_weights()
         return result
+
+    def _overlap(self) -> None:
+        """Exchange gradients beside the backward pass from now on, as is best for steps that are not captured."""
+        if isinstance(self._strategy, AtOnce):
+            self._strategy = Ddp(self.model, self._world.device, agreed=True)
 
     def _trial_step(self, batch: Batch) -> Result:
         """Do of a step what concerns no other rank, and leave nothing.
@@ -226,11 +234,15 @@ class Stepper:
         self._profiler.mark("metrics")
         return result
 
+    def _exchange(self) -> None:
+        self._strategy.exchange()
+        self._profiler.mark("all_reduce")
+
     def _check_gradients(self) -> None:
         """Limit the gradients, and note on the device whether all are finite.
 
-        DDP has averaged them, so a loss that is not finite on one rank makes them not finite on all: the ranks agree
-        without a message. Under averaging a rank fails alone, before it spoils the mean.
+        Ranks have averaged them, so a loss that is not finite on one rank makes them not finite on all: the ranks agree
+        without a message. Where weights are averaged a rank fails alone, before it spoils the mean.
         """
         self.scaler.unscale_(self.optimizer)
         limit, norm = self._config.optimizer.clip_norm, None

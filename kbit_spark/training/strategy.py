@@ -1,4 +1,4 @@
-"""How ranks keep their weights together: in every step (DDP), every few steps (averaging), or not at all (one process).
+"""How ranks keep their weights together: in every step, every few steps (averaging), or not at all (one process).
 
 A rank scales its summed loss by ``world size / rows of the global batches``, whatever the strategy, so the mean of the
 ranks' gradients is the gradient of the global batch.
@@ -6,6 +6,7 @@ ranks' gradients is the gradient of the global batch.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from inspect import signature
@@ -20,7 +21,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.training.collectives import copy_from_first
+from kbit_spark.training.gradients import FlatGradients
 from kbit_spark.training.world import World
+
+_DDP_MS, _DDP_MS_A_TENSOR = 0.15, 0.004
+"""What a captured step takes less without DDP (two H200, docs/decisions/0021): of 161 tensors 1 ms, of 8 about 0.1. The
+all-reduce that is held against it is timed from its launch on, some 0.05 ms before it begins."""
+
+log = logging.getLogger(__name__)
 
 
 class Strategy(Protocol):
@@ -41,6 +49,9 @@ class Strategy(Protocol):
     def gathering(self) -> AbstractContextManager[Any]:
         """Return a context whose backward passes only add up gradients: more batches follow before the update."""
 
+    def exchange(self) -> None:
+        """Give all ranks the mean of their gradients, where the backward pass has not done so and it is wanted."""
+
     def after_update(self, updates: int) -> None:
         """Note that the optimizer has taken its step number `updates` (from 1)."""
 
@@ -48,12 +59,24 @@ class Strategy(Protocol):
         """Give all ranks the same weights and buffers (running means of a batch norm)."""
 
 
-def make_strategy(model: nn.Module, config: TrainConfig, world: World) -> Strategy:
-    """Return the configured strategy for `model`, which is on the rank's device already."""
+def make_strategy(model: nn.Module, config: TrainConfig, world: World, *, captured: bool = False) -> Strategy:
+    """Return the configured strategy for `model`, which is on the rank's device already.
+
+    Args:
+        model: the bare model.
+        config: the configuration.
+        world: this rank.
+        captured: its steps are to be CUDA graphs, so it may be better not to exchange gradients beside the pass.
+    """
     if config.strategy == "single":
         return Single(model)
     if config.strategy == "averaging":
         return Averaging(model, config.averaging.every_steps)
+    may_wait = captured and world.size > 1 and config.all_reduce != "overlapped" and not trains_on_buffers(model)
+    if may_wait:
+        at_once = AtOnce(model)
+        if config.all_reduce == "at_once" or at_once.worth_it():
+            return at_once
     return Ddp(model, world.device)
 
 
@@ -64,8 +87,8 @@ _SYNC_BUFFERS = (
 )
 
 
-def data_parallel(model: nn.Module, device: torch.device) -> DistributedDataParallel:
-    """Return `model` under DDP, without the copies that it does not need.
+def data_parallel(model: nn.Module, device: torch.device, *, agreed: bool = False) -> DistributedDataParallel:
+    """Return `model` under DDP, without the copies that it does not need: none to begin with where ranks have `agreed`.
 
     Training does not read the running statistics of batch norms, so they are not made the first rank's in every step,
     which would cost a deep network hundreds of small copies; other buffers are.
@@ -73,7 +96,9 @@ def data_parallel(model: nn.Module, device: torch.device) -> DistributedDataPara
     buffers: dict[str, Any] = {_SYNC_BUFFERS: trains_on_buffers(model)}
     devices = [device] if device.type == "cuda" else None
     # A gradient that is a view of its bucket saves copying it there and back.
-    return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True, **buffers)
+    return DistributedDataParallel(
+        model, device_ids=devices, gradient_as_bucket_view=True, init_sync=not agreed, **buffers
+    )
 
 
 def trains_on_buffers(model: nn.Module) -> bool:
@@ -86,20 +111,25 @@ def trains_on_buffers(model: nn.Module) -> bool:
 class Ddp:
     """Averages gradients in every backward pass, so weights never differ; buffers are the first rank's.
 
-    Only `agree` makes the running statistics of batch norms so, see `data_parallel`.
+    Only `agree` makes the running statistics of batch norms so, see `data_parallel`. Ranks that have `agreed` on their
+    weights already are left as they are, with their own running statistics.
     """
 
     agreed = True
     same_optimizer = True
 
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
+    def __init__(self, model: nn.Module, device: torch.device, *, agreed: bool = False) -> None:
         self._model = model
-        self.network = data_parallel(model, device)
-        self.agree()
+        self.network = data_parallel(model, device, agreed=agreed)
+        if not agreed:
+            self.agree()
 
     def gathering(self) -> AbstractContextManager[Any]:
         """See `Strategy`."""
         return cast("AbstractContextManager[Any]", self.network.no_sync())
+
+    def exchange(self) -> None:
+        """See `Strategy`."""
 
     def after_update(self, updates: int) -> None:
         """See `Strategy`."""
@@ -107,6 +137,48 @@ class Ddp:
     def agree(self) -> None:
         """See `Strategy`."""
         for buffer in self._model.buffers():
+            copy_from_first(buffer)
+
+
+class AtOnce:
+    """Averages gradients after the backward pass, all at once: what `Ddp` does, for fast links between GPUs.
+
+    DDP copies each gradient into its bucket, and while its all-reduces run beside the kernels of the pass, these begin
+    later and take longer. Where the links are fast that costs more than to wait for all gradients. Buffers are each
+    rank's own until `agree`, so a training pass must not read any, see `trains_on_buffers`.
+    """
+
+    agreed = True
+    same_optimizer = True
+
+    def __init__(self, model: nn.Module) -> None:
+        self.network = model
+        for tensor in [*model.parameters(), *model.buffers()]:  # ranks may have made their models differently
+            copy_from_first(tensor.detach())
+        self._trained = [named for named in model.named_parameters() if named[1].requires_grad]
+        self._gradients = FlatGradients(self._trained)
+
+    def worth_it(self) -> bool:
+        """Return whether an all-reduce, measured now, takes less than what DDP costs besides; the same on all ranks."""
+        takes, limit = self._gradients.all_reduce_ms(), _DDP_MS + _DDP_MS_A_TENSOR * len(self._trained)
+        how = "at once, after the backward pass" if takes <= limit else "in buckets, beside the backward pass"
+        log.info("gradients are exchanged %s: an all-reduce of all takes %.2f ms (limit: %.2f)", how, takes, limit)
+        return takes <= limit
+
+    def gathering(self) -> AbstractContextManager[Any]:
+        """See `Strategy`."""
+        return nullcontext()
+
+    def exchange(self) -> None:
+        """See `Strategy`."""
+        self._gradients.average()
+
+    def after_update(self, updates: int) -> None:
+        """See `Strategy`."""
+
+    def agree(self) -> None:
+        """See `Strategy`."""
+        for buffer in self.network.buffers():
             copy_from_first(buffer)
 
 
@@ -128,6 +200,9 @@ class Averaging:
     def gathering(self) -> AbstractContextManager[Any]:
         """See `Strategy`."""
         return nullcontext()
+
+    def exchange(self) -> None:
+        """See `Strategy`."""
 
     def after_update(self, updates: int) -> None:
         """See `Strategy`."""
@@ -168,6 +243,9 @@ class Single:
     def gathering(self) -> AbstractContextManager[Any]:
         """See `Strategy`."""
         return nullcontext()
+
+    def exchange(self) -> None:
+        """See `Strategy`."""
 
     def after_update(self, updates: int) -> None:
         """See `Strategy`."""

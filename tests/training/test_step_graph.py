@@ -503,9 +503,10 @@ def _rank_of_two(rank: int, folder: str, changes: dict[str, Any], oddity: str) -
     ("changes", "oddity"),
     [
         *((changes, "") for changes in SETTINGS if changes.get("strategy") != "single"),
-        ({}, "forward"),
-        ({}, "backward"),
-        ({}, "drifts"),
+        *(({"all_reduce": how}, oddity) for how in ("at_once", "overlapped") for oddity in ("forward", "backward")),
+        ({"all_reduce": "overlapped"}, ""),
+        ({"all_reduce": "at_once", "optimizer": {"name": "sgd", "learning_rate": 0.1, "clip_norm": 0.5}}, ""),
+        ({"all_reduce": "at_once"}, "drifts"),
     ],
 )
 def test_a_graph_of_several_ranks_takes_the_steps_that_it_replaces(
