@@ -113,7 +113,7 @@ def test_gradients_are_exchanged_at_once_where_that_takes_less(
 @pytest.mark.usefixtures("alone")
 def test_a_model_without_anything_to_train_is_left_to_ddp_which_says_so() -> None:
     model = nn.Linear(2, 2).requires_grad_(requires_grad=False)
-    with pytest.raises(RuntimeError, match="requires? a gradient"):
+    with pytest.raises(RuntimeError, match=r"requires? a gradient"):
         make_strategy(model, config(), World(0, 2, "", 1, CPU), captured=True)
 
 
