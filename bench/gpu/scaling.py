@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -84,7 +84,8 @@ def main() -> None:
     run.add_argument("--batch", type=int, help="rows of a rank and step, instead of the model's")
     run.add_argument("--rows", type=int, help="rows of an epoch, instead of the model's")
     run.add_argument("--width", type=int, help="of the ResNet, instead of 64")
-    run.add_argument("--cuda-graph", default="auto", help="the product's `cuda_graph`: auto, true or false")
+    run.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    run.add_argument("--config", type=json.loads, default={}, help="keys of the product's configuration, as JSON")
     run.add_argument("--cpu", action="store_true", help="try the bench itself out where there is no GPU")
     table = commands.add_parser("table")
     table.add_argument("file", type=Path)
@@ -114,7 +115,7 @@ def measure(arguments: argparse.Namespace) -> None:
         for model in arguments.models
         for precision in arguments.precisions
         for ranks in fits
-        for side in SIDES
+        for side in arguments.sides
     ]
     with tempfile.TemporaryDirectory(prefix="kbit-scaling-") as name, _cluster(Path(name), there, gpus) as master:
         tables: dict[str, Path] = {}
@@ -127,7 +128,7 @@ def measure(arguments: argparse.Namespace) -> None:
             model = _model(arguments, run.model)
             table = _table(Path(name), model, model.rows[run.precision], tables)
             job = _job(run, model, table, master, arguments)
-            record = _measured(run, model, job, Path(name), out, cuda_graph=arguments.cuda_graph)
+            record = _measured(run, model, job, Path(name), out, arguments.config)
             with file.open("a") as lines:
                 lines.write(json.dumps(record) + "\n")
             _say(json.dumps(record))
@@ -171,14 +172,12 @@ def _job(run: Run, model: Model, table: Path, master: str, arguments: argparse.N
     )
 
 
-def _measured(run: Run, model: Model, job: Job, folder: Path, out: Path, *, cuda_graph: str) -> dict[str, Any]:
+def _measured(run: Run, model: Model, job: Job, folder: Path, out: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is known of a run that was made; one that failed has `error` instead of figures."""
     began = time.monotonic()
     record: dict[str, Any] = {**asdict(run), "batch": model.batch, "device": _device(job)}
     try:
-        found, extra = (
-            _by_torchrun(model, job, folder) if run.side == "torchrun" else _by_product(job, folder, cuda_graph)
-        )
+        found, extra = _by_torchrun(model, job, folder) if run.side == "torchrun" else _by_product(job, folder, config)
         record |= {"rows": found.rows, "epoch_s": list(found.epoch_s), "samples_per_s": found.samples_per_s, **extra}
     except (RuntimeError, StopIteration) as error:
         record["error"] = str(error)[-2_000:]
@@ -195,14 +194,14 @@ def _by_torchrun(model: Model, job: Job, folder: Path) -> tuple[Any, dict[str, A
     return torchrun(job, folder, data), {}
 
 
-def _by_product(job: Job, folder: Path, cuda_graph: str) -> tuple[Any, dict[str, Any]]:
+def _by_product(job: Job, folder: Path, config: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Run the product; besides its timing return what tells where the time of rank 0 goes in the last epoch."""
-    events = product(job, folder, data={"table": str(job.table), "resident": True}, cuda_graph=cuda_graph)
+    events = product(job, folder, data={"table": str(job.table), "resident": True}, **config)
     epoch = [event.numbers for event in events if event.kind == "train_epoch"][-1]
     phases = [event.numbers for event in events if event.kind == "train_profile" and event.rank == 0]
     extra: dict[str, Any] = {key: epoch[key] for key in ("step_p50_s", "step_p95_s", "data_wait_share")}
     extra["phases"] = {key: round(value, 4) for key, value in (phases[-1] if phases else {}).items() if "share" in key}
-    return timing(job, events), extra
+    return timing(job, events), {**extra, **config}
 
 
 def _table(folder: Path, model: Model, rows: int, made: dict[str, Path]) -> Path:
