@@ -16,7 +16,7 @@ from kbit_spark.errors import RunError
 from kbit_spark.training.gradients import FlatGradients
 from kbit_spark.training.metrics import Sums
 from kbit_spark.training.stepper import Stepper
-from kbit_spark.training.strategy import AtOnce, Ddp, make_strategy
+from kbit_spark.training.strategy import AtOnce, Ddp, Single, make_strategy
 from kbit_spark.training.world import World
 
 CPU = torch.device("cpu")
@@ -94,7 +94,7 @@ def test_a_parameter_without_gradient_is_named() -> None:
         ("auto", 0.16, 2, AtOnce),
         ("auto", 0.17, 2, Ddp),  # four tensors may take 0.15 + 4 * 0.004
         ("auto", 0.05, 0, Ddp),
-        ("auto", 0.05, 1, Ddp),
+        ("auto", 0.05, 1, Single),
         ("overlapped", 0.05, 2, Ddp),
         ("at_once", 5.0, 2, AtOnce),
         ("at_once", 5.0, 0, Ddp),

@@ -384,7 +384,6 @@ def alone_on_gpu() -> Iterator[None]:
 
 SETTINGS = [
     {},
-    {"strategy": "single"},
     {"precision": "bf16"},
     {"optimizer": {"name": "sgd", "momentum": 0.9, "decay": "cosine", "warmup_steps": 5, "clip_norm": 1.0}},
     {"strategy": "averaging", "averaging": {"every_steps": 3}},
@@ -428,17 +427,15 @@ class TestOnGpu:
         whole.stepper.close()
         again.stepper.close()
 
-    @pytest.mark.parametrize(
-        ("waits", "strategy"), [("forward", "ddp"), ("backward", "ddp"), ("forward", "single"), ("backward", "single")]
-    )
+    @pytest.mark.parametrize("waits", ["forward", "backward"])
     def test_a_model_that_waits_for_the_gpu_is_launched_kernel_by_kernel(
-        self, caplog: pytest.LogCaptureFixture, waits: str, strategy: str
+        self, caplog: pytest.LogCaptureFixture, waits: str
     ) -> None:
         caplog.set_level(logging.INFO, logger="kbit_spark")
         found = []
         for graph in (False, True):
             torch.manual_seed(7)
-            run = Run({"cuda_graph": graph, "strategy": strategy}, waits)
+            run = Run({"cuda_graph": graph}, waits)
             torch.manual_seed(8)
             run.take(40)
             found.append(run.tensors())
@@ -502,7 +499,7 @@ def _rank_of_two(rank: int, folder: str, changes: dict[str, Any], oddity: str) -
 @pytest.mark.parametrize(
     ("changes", "oddity"),
     [
-        *((changes, "") for changes in SETTINGS if changes.get("strategy") != "single"),
+        *((changes, "") for changes in SETTINGS),
         *(({"all_reduce": how}, oddity) for how in ("at_once", "overlapped") for oddity in ("forward", "backward")),
         ({"all_reduce": "overlapped"}, ""),
         ({"all_reduce": "at_once", "optimizer": {"name": "sgd", "learning_rate": 0.1, "clip_norm": 0.5}}, ""),
