@@ -105,19 +105,19 @@ def require_columns(snapshot: Snapshot, input_column: str, target_column: str) -
     """Return the tensor of the column that feeds the model.
 
     Raises:
-        RunError: the column is no tensor of this table, or there is no column of labels.
+        UsageError: the column is no tensor of this table, or there is no column of labels.
     """
     if snapshot.columns and target_column not in snapshot.columns:
         nearest = difflib.get_close_matches(target_column, snapshot.columns, n=1, cutoff=0.5)
         msg = f"{snapshot.table} has no column {target_column!r}" + "".join(f"; did you mean {n!r}?" for n in nearest)
-        raise RunError(msg, f"set data.target to one of {', '.join(snapshot.columns)}")
+        raise UsageError(msg, f"set data.target to one of {', '.join(snapshot.columns)}")
     if input_column in snapshot.arrays and input_column not in snapshot.tensors:
         msg = f"column {input_column!r} of {snapshot.table} holds arrays of {snapshot.arrays[input_column]}"
-        raise RunError(msg, "tell their shape: data.input_shape=[...]")
+        raise UsageError(msg, "tell their shape: data.input_shape=[...]")
     if input_column not in snapshot.tensors:
         known = ", ".join(sorted(snapshot.tensors)) or "none"
         msg = f"{snapshot.table} has no tensor column {input_column!r}; its tensor columns: {known}"
-        raise RunError(msg, "set data.input to one of them")
+        raise UsageError(msg, "set data.input to one of them")
     return snapshot.tensors[input_column]
 
 

@@ -395,7 +395,7 @@ def test_array_columns_and_constant_labels(tmp_path: Path) -> None:
     table = pa.table(rows, schema=schema).append_column("_split", pa.array(["train"] * 40))
     write_deltalake(tmp_path / "samples", table, partition_by=["_split", "label"])
     plain = resolve((tmp_path / "samples").as_uri())
-    with pytest.raises(RunError, match=r"holds arrays of float32 \(tell their shape: data.input_shape"):
+    with pytest.raises(UsageError, match=r"holds arrays of float32 \(tell their shape: data.input_shape"):
         require_columns(plain, "x", "label")
     snapshot = with_shape(plain, "x", (3,))
     columns = Columns("x", "label", require_columns(snapshot, "x", "label"), 4)

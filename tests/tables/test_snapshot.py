@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from kbit_spark.datasets.batches import Source, evaluation_batches
 from kbit_spark.datasets.row_groups import Columns, list_row_groups
-from kbit_spark.errors import RunError
+from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import SPLITS, LedgerEntry, OffsetRange, Snapshot
 from kbit_spark.tables.retention import retention_s
 from kbit_spark.tables.snapshot import require_columns, resolve
@@ -67,13 +67,13 @@ def test_an_unknown_split(tmp_path: Path) -> None:
 
 def test_an_input_that_is_no_tensor(tmp_path: Path) -> None:
     table = write_samples(tmp_path / "samples", train=3, validation=0, test=0)
-    with pytest.raises(RunError, match="no tensor column 'picture'; its tensor columns: image"):
+    with pytest.raises(UsageError, match="no tensor column 'picture'; its tensor columns: image"):
         require_columns(resolve(table), "picture", "label")
 
 
 def test_a_target_that_is_no_column(tmp_path: Path) -> None:
     table = write_samples(tmp_path / "samples", train=3, validation=0, test=0)
-    with pytest.raises(RunError, match="no column 'lable'; did you mean 'label'") as raised:
+    with pytest.raises(UsageError, match="no column 'lable'; did you mean 'label'") as raised:
         require_columns(resolve(table), "image", "lable")
     assert raised.value.hint == "set data.target to one of image, label, _split"
 
