@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ CPU = torch.device("cpu")
 
 
 class Mixed(nn.Module):
-    """Parameters of two dtypes, of odd sizes and of another layout than rows of rows, one of them frozen."""
+    """Parameters of two dtypes, of odd sizes, with gaps and of another layout than rows of rows, one of them frozen."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,10 +32,11 @@ class Mixed(nn.Module):
         self.frozen = nn.Parameter(torch.ones(7), requires_grad=False)
         self.wide = nn.Parameter(torch.randn(4, 5, dtype=torch.float64).t())
         self.scalar = nn.Parameter(torch.tensor(0.5))
+        self.gaps = nn.Parameter(torch.randn(8)[::2])
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         pooled = self.convolution(inputs).mean((2, 3)).double()
-        return (pooled @ self.wide).float() * self.scalar + self.frozen[:4]
+        return (pooled @ self.wide).float() * self.scalar * self.gaps + self.frozen[:4]
 
 
 def config(**changes: object) -> TrainConfig:
@@ -43,14 +45,15 @@ def config(**changes: object) -> TrainConfig:
 
 
 def _means(rank: int, folder: str) -> None:
-    """Leave the gradients of the same pass by DDP and at once, and those that each rank has by itself."""
+    """Leave the gradients of the same pass at once and by DDP."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     torch.manual_seed(rank)  # the ranks make different models; the first one's counts
     model = Mixed()
     inputs = torch.randn(4, 3, 6, 6)
     found = {}
-    for made in (AtOnce(model), Ddp(model, CPU)):
+    for kind in (AtOnce, partial(Ddp, device=CPU)):
+        made = kind(model)
         for parameter in model.parameters():
             parameter.grad = None
         made.network(inputs).sum().backward()
@@ -63,7 +66,7 @@ def _means(rank: int, folder: str) -> None:
 def test_the_means_are_those_of_ddp(tmp_path: Path) -> None:
     spawn(_means, (str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
     first, second = (torch.load(tmp_path / f"rank-{rank}") for rank in range(2))
-    assert set(first["AtOnce"]) == {"convolution.weight", "convolution.bias", "wide", "scalar"}
+    assert set(first["AtOnce"]) == {"convolution.weight", "convolution.bias", "wide", "scalar", "gaps"}
     for name, mean in first["AtOnce"].items():
         assert mean.abs().sum() > 0
         assert torch.equal(mean, second["AtOnce"][name])
