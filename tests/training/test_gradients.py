@@ -74,6 +74,23 @@ def test_the_means_are_those_of_ddp(tmp_path: Path) -> None:
         assert mean.dtype == (torch.float64 if name == "wide" else torch.float32)
 
 
+def _other_models(rank: int, folder: str) -> None:
+    """Train other parameters on each rank, and leave what is said about it."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    model = nn.Linear(3, 3)
+    model.bias.requires_grad_(requires_grad=rank == 0)
+    with pytest.raises(RunError) as raised:
+        AtOnce(model)
+    Path(f"{folder}/rank-{rank}").write_text(str(raised.value))
+    dist.destroy_process_group()
+
+
+def test_ranks_that_train_other_parameters_are_told_so(tmp_path: Path) -> None:
+    spawn(_other_models, (str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
+    said = [(tmp_path / f"rank-{rank}").read_text() for rank in range(2)]
+    assert all("rank 1 has other parameters or buffers than that of rank 0" in each for each in said)
+
+
 @pytest.fixture
 def alone(tmp_path: Path) -> object:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
