@@ -69,16 +69,30 @@ def make_strategy(model: nn.Module, config: TrainConfig, world: World, *, captur
         world: this rank.
         captured: its steps are to be CUDA graphs, so it may be better not to exchange gradients beside the pass.
     """
+    may_wait = _may_wait(model, config, world, captured=captured)
     if config.strategy == "single":
         return Single(model)
     if config.strategy == "averaging":
         return Averaging(model, config.averaging.every_steps)
-    may_wait = captured and world.size > 1 and config.all_reduce != "overlapped" and not trains_on_buffers(model)
-    if may_wait:
+    if may_wait and config.all_reduce != "overlapped":
         at_once = AtOnce(model)
         if config.all_reduce == "at_once" or at_once.worth_it():
             return at_once
     return Ddp(model, world.device)
+
+
+def _may_wait(model: nn.Module, config: TrainConfig, world: World, *, captured: bool) -> bool:
+    """Return whether `AtOnce` fits the run; the log tells why one that asks for it does without."""
+    reasons = {
+        f"strategy={config.strategy} exchanges no gradients": config.strategy != "ddp",
+        "there is one rank": world.size == 1,
+        "steps are not CUDA graphs": not captured,
+        "training may read buffers of the model": trains_on_buffers(model),
+    }
+    found = [reason for reason, holds in reasons.items() if holds]
+    if found and config.all_reduce == "at_once":
+        log.info("all_reduce=at_once is not heeded: %s", "; ".join(found))
+    return not found
 
 
 _SYNC_BUFFERS = (

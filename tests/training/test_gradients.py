@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 
@@ -138,14 +139,49 @@ def test_a_model_without_anything_to_train_is_left_to_ddp_which_says_so() -> Non
 
 
 @pytest.mark.usefixtures("alone")
-def test_buffers_that_training_reads_are_left_to_ddp() -> None:
+def test_buffers_that_training_reads_are_left_to_ddp(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="kbit_spark")
     model = nn.Linear(2, 2)
     model.register_buffer("offset", torch.zeros(2))
     made = make_strategy(model, config(all_reduce="at_once"), World(0, 2, "", 1, CPU), captured=True)
     assert type(made) is Ddp
+    assert "all_reduce=at_once is not heeded: training may read buffers" in caplog.text
     normed = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     made = make_strategy(normed, config(all_reduce="at_once"), World(0, 2, "", 1, CPU), captured=True)
     assert type(made) is AtOnce
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("changes", "ranks", "captured", "reasons"),
+    [
+        ({}, 2, False, "steps are not CUDA graphs"),
+        ({"world_size": 1}, 1, True, "there is one rank"),
+        ({"strategy": "averaging"}, 2, True, "strategy=averaging exchanges no gradients"),
+        ({"strategy": "single", "world_size": 1}, 1, True, "strategy=single exchanges no gradients; there is one rank"),
+    ],
+)
+def test_the_log_says_why_gradients_are_not_exchanged_at_once_where_it_is_asked_for(
+    caplog: pytest.LogCaptureFixture, changes: dict[str, object], ranks: int, reasons: str, *, captured: bool
+) -> None:
+    caplog.set_level(logging.INFO, logger="kbit_spark")
+    model, world = nn.Linear(2, 2), World(0, ranks, "", 1, CPU)
+    make_strategy(model, config(**changes), world, captured=captured)
+    assert not caplog.text
+    make_strategy(model, config(all_reduce="at_once", **changes), world, captured=captured)
+    assert f"all_reduce=at_once is not heeded: {reasons}\n" in caplog.text
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_log_says_when_ddp_takes_over(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="kbit_spark")
+    model = nn.Linear(2, 2)
+    stepper = Stepper(model, config(world_size=1), World(0, 1, "", 1, CPU), 200)
+    stepper._overlap()
+    assert not caplog.text
+    stepper._strategy = AtOnce(model)
+    stepper._overlap()
+    assert "in buckets, beside the backward pass, from here on" in caplog.text
 
 
 def _steps(rank: int, folder: str) -> None:
