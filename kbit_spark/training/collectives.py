@@ -30,9 +30,13 @@ def on_any_rank(holds: bool, device: torch.device) -> bool:
 
 
 def copy_from_first(values: torch.Tensor) -> None:
-    """Put into `values` those of the first rank."""
-    if dist.is_initialized():
-        dist.broadcast(values, src=0)
+    """Put into `values`, of any layout, those of the first rank."""
+    if not dist.is_initialized():
+        return
+    dense = values.contiguous()  # gloo sends memory as it lies, gaps included, and NCCL refuses it
+    dist.broadcast(dense, src=0)
+    if dense is not values:
+        values.copy_(dense)
 
 
 def gather_at_first(value: Value) -> list[Value]:

@@ -4,7 +4,8 @@ On the CPU every step is measured by the wall clock. On a GPU events are recorde
 every `GPU_EVERY`-th step and read when the next such step begins, so hardly anything waits for them; copies that run
 beside the computation then cost only what the stream waits. DDP's all-reduce overlaps the backward pass: only the part
 that the pass ends up waiting for, the slowest rank included, counts as `all_reduce` and not as `backward`. A pass calls
-back when all gradients are computed, just before DDP does that waiting.
+back when all gradients are computed, just before DDP does that waiting. Gradients that are exchanged at once count in
+full, from when they are gathered.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -21,6 +22,8 @@ from kbit_spark.training.profiler import Profiler
 from kbit_spark.training.step_graph import Result, StepGraph, captures, keeping_buffers
 from kbit_spark.training.strategy import AtOnce, Ddp, Strategy, make_strategy
 from kbit_spark.training.world import World
+
+log = logging.getLogger(__name__)
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -209,6 +212,7 @@ class Stepper:
     def _overlap(self) -> None:
         """Exchange gradients beside the backward pass from now on, as is best for steps that are not captured."""
         if isinstance(self._strategy, AtOnce):
+            log.info("gradients are exchanged in buckets, beside the backward pass, from here on")
             self._strategy = Ddp(self.model, self._world.device, agreed=True)
 
     def _trial_step(self, batch: Batch) -> Result:

@@ -20,6 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from kbit_spark.config.train import TrainConfig
+from kbit_spark.errors import RunError
 from kbit_spark.training.collectives import copy_from_first
 from kbit_spark.training.gradients import FlatGradients
 from kbit_spark.training.world import World
@@ -68,16 +69,30 @@ def make_strategy(model: nn.Module, config: TrainConfig, world: World, *, captur
         world: this rank.
         captured: its steps are to be CUDA graphs, so it may be better not to exchange gradients beside the pass.
     """
+    may_wait = _may_wait(model, config, world, captured=captured)
     if config.strategy == "averaging":
         return Averaging(model, config.averaging.every_steps)
     if world.size == 1:  # DDP would copy each gradient for nobody: a quarter of an MLP's step on a CPU
         return Single(model)
-    may_wait = captured and config.all_reduce != "overlapped" and not trains_on_buffers(model)
-    if may_wait:
+    if may_wait and config.all_reduce != "overlapped":
         at_once = AtOnce(model)
         if config.all_reduce == "at_once" or at_once.worth_it():
             return at_once
     return Ddp(model, world.device)
+
+
+def _may_wait(model: nn.Module, config: TrainConfig, world: World, *, captured: bool) -> bool:
+    """Return whether `AtOnce` fits the run; the log tells why one that asks for it does without."""
+    reasons = {
+        f"strategy={config.strategy} exchanges no gradients": config.strategy != "ddp",
+        "there is one rank": world.size == 1,
+        "steps are not CUDA graphs": not captured,
+        "training may read buffers of the model": trains_on_buffers(model),
+    }
+    found = [reason for reason, holds in reasons.items() if holds]
+    if found and config.all_reduce == "at_once":
+        log.info("all_reduce=at_once is not heeded: %s", "; ".join(found))
+    return not found
 
 
 _SYNC_BUFFERS = (
@@ -146,6 +161,9 @@ class AtOnce:
     DDP copies each gradient into its bucket, and while its all-reduces run beside the kernels of the pass, these begin
     later and take longer. Where the links are fast that costs more than to wait for all gradients. Buffers are each
     rank's own until `agree`, so a training pass must not read any, see `trains_on_buffers`.
+
+    Raises:
+        RunError: the ranks have made other models, and would mix up what they exchange; all of them raise it.
     """
 
     agreed = True
@@ -153,6 +171,7 @@ class AtOnce:
 
     def __init__(self, model: nn.Module) -> None:
         self.network = model
+        _check_same(model)
         for tensor in [*model.parameters(), *model.buffers()]:  # ranks may have made their models differently
             copy_from_first(tensor.detach())
         self._trained = [named for named in model.named_parameters() if named[1].requires_grad]
@@ -180,6 +199,19 @@ class AtOnce:
         """See `Strategy`."""
         for buffer in self.network.buffers():
             copy_from_first(buffer)
+
+
+def _check_same(model: nn.Module) -> None:
+    """Check that all ranks have the same parameters and buffers but for their values."""
+    own = [
+        (name, tensor.shape, tensor.dtype, tensor.requires_grad)
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]
+    ]
+    of_ranks: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(of_ranks, own)
+    if others := [str(rank) for rank, found in enumerate(of_ranks) if found != of_ranks[0]]:
+        msg = f"the model of rank {', '.join(others)} has other parameters or buffers than that of rank 0"
+        raise RunError(msg, "let the model's factory make them and set requires_grad alike on all ranks")
 
 
 class Averaging:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 class Mixed(nn.Module):
-    """Parameters of two dtypes, of odd sizes and of another layout than rows of rows, one of them frozen."""
+    """Parameters of two dtypes, of odd sizes, with gaps and of another layout than rows of rows, one of them frozen."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,10 +33,11 @@ class Mixed(nn.Module):
         self.frozen = nn.Parameter(torch.ones(7), requires_grad=False)
         self.wide = nn.Parameter(torch.randn(4, 5, dtype=torch.float64).t())
         self.scalar = nn.Parameter(torch.tensor(0.5))
+        self.gaps = nn.Parameter(torch.randn(8)[::2])
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         pooled = self.convolution(inputs).mean((2, 3)).double()
-        return (pooled @ self.wide).float() * self.scalar + self.frozen[:4]
+        return (pooled @ self.wide).float() * self.scalar * self.gaps + self.frozen[:4]
 
 
 def config(**changes: object) -> TrainConfig:
@@ -43,14 +46,15 @@ def config(**changes: object) -> TrainConfig:
 
 
 def _means(rank: int, folder: str) -> None:
-    """Leave the gradients of the same pass by DDP and at once, and those that each rank has by itself."""
+    """Leave the gradients of the same pass at once and by DDP."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     torch.manual_seed(rank)  # the ranks make different models; the first one's counts
     model = Mixed()
     inputs = torch.randn(4, 3, 6, 6)
     found = {}
-    for made in (AtOnce(model), Ddp(model, CPU)):
+    for kind in (AtOnce, partial(Ddp, device=CPU)):
+        made = kind(model)
         for parameter in model.parameters():
             parameter.grad = None
         made.network(inputs).sum().backward()
@@ -63,12 +67,29 @@ def _means(rank: int, folder: str) -> None:
 def test_the_means_are_those_of_ddp(tmp_path: Path) -> None:
     spawn(_means, (str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
     first, second = (torch.load(tmp_path / f"rank-{rank}") for rank in range(2))
-    assert set(first["AtOnce"]) == {"convolution.weight", "convolution.bias", "wide", "scalar"}
+    assert set(first["AtOnce"]) == {"convolution.weight", "convolution.bias", "wide", "scalar", "gaps"}
     for name, mean in first["AtOnce"].items():
         assert mean.abs().sum() > 0
         assert torch.equal(mean, second["AtOnce"][name])
         assert torch.equal(mean, first["Ddp"][name])
         assert mean.dtype == (torch.float64 if name == "wide" else torch.float32)
+
+
+def _other_models(rank: int, folder: str) -> None:
+    """Train other parameters on each rank, and leave what is said about it."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    model = nn.Linear(3, 3)
+    model.bias.requires_grad_(requires_grad=rank == 0)
+    with pytest.raises(RunError) as raised:
+        AtOnce(model)
+    Path(f"{folder}/rank-{rank}").write_text(str(raised.value))
+    dist.destroy_process_group()
+
+
+def test_ranks_that_train_other_parameters_are_told_so(tmp_path: Path) -> None:
+    spawn(_other_models, (str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
+    said = [(tmp_path / f"rank-{rank}").read_text() for rank in range(2)]
+    assert all("rank 1 has other parameters or buffers than that of rank 0" in each for each in said)
 
 
 @pytest.fixture
@@ -118,14 +139,49 @@ def test_a_model_without_anything_to_train_is_left_to_ddp_which_says_so() -> Non
 
 
 @pytest.mark.usefixtures("alone")
-def test_buffers_that_training_reads_are_left_to_ddp() -> None:
+def test_buffers_that_training_reads_are_left_to_ddp(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="kbit_spark")
     model = nn.Linear(2, 2)
     model.register_buffer("offset", torch.zeros(2))
     made = make_strategy(model, config(all_reduce="at_once"), World(0, 2, "", 1, CPU), captured=True)
     assert type(made) is Ddp
+    assert "all_reduce=at_once is not heeded: training may read buffers" in caplog.text
     normed = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     made = make_strategy(normed, config(all_reduce="at_once"), World(0, 2, "", 1, CPU), captured=True)
     assert type(made) is AtOnce
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("changes", "ranks", "captured", "reasons"),
+    [
+        ({}, 2, False, "steps are not CUDA graphs"),
+        ({"world_size": 1}, 1, True, "there is one rank"),
+        ({"strategy": "averaging"}, 2, True, "strategy=averaging exchanges no gradients"),
+        ({"strategy": "single", "world_size": 1}, 1, True, "strategy=single exchanges no gradients; there is one rank"),
+    ],
+)
+def test_the_log_says_why_gradients_are_not_exchanged_at_once_where_it_is_asked_for(
+    caplog: pytest.LogCaptureFixture, changes: dict[str, object], ranks: int, reasons: str, *, captured: bool
+) -> None:
+    caplog.set_level(logging.INFO, logger="kbit_spark")
+    model, world = nn.Linear(2, 2), World(0, ranks, "", 1, CPU)
+    make_strategy(model, config(**changes), world, captured=captured)
+    assert not caplog.text
+    make_strategy(model, config(all_reduce="at_once", **changes), world, captured=captured)
+    assert f"all_reduce=at_once is not heeded: {reasons}\n" in caplog.text
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_log_says_when_ddp_takes_over(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="kbit_spark")
+    model = nn.Linear(2, 2)
+    stepper = Stepper(model, config(world_size=1), World(0, 1, "", 1, CPU), 200)
+    stepper._overlap()
+    assert not caplog.text
+    stepper._strategy = AtOnce(model)
+    stepper._overlap()
+    assert "in buckets, beside the backward pass, from here on" in caplog.text
 
 
 def _steps(rank: int, folder: str) -> None:
