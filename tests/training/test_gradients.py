@@ -167,9 +167,9 @@ def test_the_log_says_why_gradients_are_not_exchanged_at_once_where_it_is_asked_
     caplog.set_level(logging.INFO, logger="kbit_spark")
     model, world = nn.Linear(2, 2), World(0, ranks, "", 1, CPU)
     make_strategy(model, config(**changes), world, captured=captured)
-    assert not caplog.text
+    assert not caplog.messages
     make_strategy(model, config(all_reduce="at_once", **changes), world, captured=captured)
-    assert f"all_reduce=at_once is not heeded: {reasons}\n" in caplog.text
+    assert caplog.messages == [f"all_reduce=at_once is not heeded: {reasons}"]
 
 
 @pytest.mark.usefixtures("alone")
@@ -178,7 +178,7 @@ def test_the_log_says_when_ddp_takes_over(caplog: pytest.LogCaptureFixture) -> N
     model = nn.Linear(2, 2)
     stepper = Stepper(model, config(world_size=1), World(0, 1, "", 1, CPU), 200)
     stepper._overlap()
-    assert not caplog.text
+    assert not caplog.messages
     stepper._strategy = AtOnce(model)
     stepper._overlap()
     assert "in buckets, beside the backward pass, from here on" in caplog.text

@@ -46,7 +46,7 @@ def test_an_array_column_needs_a_shape(tmp_path: Path) -> None:
     rows = pa.table({"x": [[0.5, 1.0]] * 200, "label": [1] * 200, "_split": ["train"] * 200})
     write_deltalake(tmp_path / "arrays", rows, partition_by=["_split"])
     data = {"table": str(tmp_path / "arrays"), "input": "x"}
-    with pytest.raises(RunError, match="tell their shape"):
+    with pytest.raises(UsageError, match="tell their shape"):
         train.plan(config("", tmp_path, data=data))
     snapshot, _ = train.plan(config("", tmp_path, data={**data, "input_shape": [2]}))
     assert snapshot.tensors["x"].dtype == "float64"
@@ -60,5 +60,5 @@ def test_an_unknown_model(tmp_path: Path) -> None:
 
 def test_no_tensor_column(tmp_path: Path) -> None:
     table = write_samples(tmp_path / "samples", train=200, validation=0, test=0)
-    with pytest.raises(RunError, match="no tensor column 'label'; its tensor columns: image"):
+    with pytest.raises(UsageError, match="no tensor column 'label'; its tensor columns: image"):
         train.plan(config(table, tmp_path, data={"table": table, "input": "label"}))
