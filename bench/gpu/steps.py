@@ -61,13 +61,13 @@ def main() -> None:
 def measured(model: Model, ranks: int, changes: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the case and its `step_ms` on the first rank: means of windows."""
     with tempfile.TemporaryDirectory(prefix="kbit-steps-") as folder:
-        spawn(_rank, (ranks, model.name, changes, folder, arguments), nprocs=ranks)  # type: ignore[no-untyped-call]
+        spawn(_rank, (ranks, model, changes, folder, arguments), nprocs=ranks)  # type: ignore[no-untyped-call]
         found: dict[str, Any] = json.loads((Path(folder) / "found").read_text())
     return {"model": model.name, "ranks": ranks, **changes, "second_stream": arguments.second_stream, **found}
 
 
 def _rank(
-    rank: int, size: int, model_name: str, changes: dict[str, Any], folder: str, arguments: argparse.Namespace
+    rank: int, size: int, model: Model, changes: dict[str, Any], folder: str, arguments: argparse.Namespace
 ) -> None:
     """Take the steps of one rank."""
     device = torch.device("cpu") if arguments.cpu else torch.device("cuda", rank)
@@ -84,9 +84,9 @@ def _rank(
     )
     if arguments.second_stream:
         _use_second_stream(device)
-    stepper, batch = _prepared(MODELS[model_name], world, changes, rows=2 if arguments.cpu else None)
+    stepper, batch = _prepared(model, world, changes, rows=2 if arguments.cpu else None)
     sums = Sums(device)
-    steps = 1 if arguments.cpu else WINDOW_STEPS[model_name]
+    steps = 1 if arguments.cpu else WINDOW_STEPS[model.name]
     _take(stepper, batch, sums, WARM_UP_STEPS // (10 if arguments.cpu else 1))
     step_ms = []
     for _ in range(WINDOWS):

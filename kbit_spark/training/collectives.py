@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 import torch
@@ -22,21 +23,28 @@ def take_largest(values: torch.Tensor) -> None:
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
 
 
+def largest(value: float, device: torch.device) -> float:
+    """Return the largest of the ranks' values, as float32; all ranks ask together, and wait for each other."""
+    values = torch.tensor(value, device=device)
+    take_largest(values)
+    return float(values.item())
+
+
 def on_any_rank(holds: bool, device: torch.device) -> bool:
     """Return whether it holds on some rank; all ranks ask together, and wait for each other."""
-    values = torch.tensor(float(holds), device=device)
-    take_largest(values)
-    return bool(values.item())
+    return bool(largest(float(holds), device))
 
 
-def copy_from_first(values: torch.Tensor) -> None:
-    """Put into `values`, of any layout, those of the first rank."""
+def copy_from_first(tensors: Iterable[torch.Tensor]) -> None:
+    """Put into parameters or buffers, of any layout, those of the first rank."""
     if not dist.is_initialized():
         return
-    dense = values.contiguous()  # gloo sends memory as it lies, gaps included, and NCCL refuses it
-    dist.broadcast(dense, src=0)
-    if dense is not values:
-        values.copy_(dense)
+    for tensor in tensors:
+        values = tensor.detach()
+        dense = values.contiguous()  # gloo sends memory as it lies, gaps included, and NCCL refuses it
+        dist.broadcast(dense, src=0)
+        if dense is not values:
+            values.copy_(dense)
 
 
 def gather_at_first(value: Value) -> list[Value]:

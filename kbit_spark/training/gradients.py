@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from kbit_spark.errors import RunError
-from kbit_spark.training.collectives import take_largest
+from kbit_spark.training.collectives import largest
 
 _ALIGNMENT = 128
 """Elements: kernels read and write whole vectors where each gradient begins at a multiple of it."""
 
 _TRIALS = 6
+
+
+def by_dtype(parameters: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """Return those of one dtype together, in their order."""
+    groups: dict[torch.dtype, list[nn.Parameter]] = defaultdict(list)
+    for parameter in parameters:
+        groups[parameter.dtype].append(parameter)
+    return list(groups.values())
 
 
 class FlatGradients:
@@ -28,10 +36,7 @@ class FlatGradients:
 
     def __init__(self, named: Sequence[tuple[str, nn.Parameter]]) -> None:
         self._named = named
-        by_dtype: dict[torch.dtype, list[nn.Parameter]] = defaultdict(list)
-        for _, parameter in named:
-            by_dtype[parameter.dtype].append(parameter)
-        self._groups = [_Group(same) for same in by_dtype.values()]
+        self._groups = [_Group(same) for same in by_dtype(parameter for _, parameter in named)]
 
     def average(self) -> None:
         """Give every parameter the mean of its gradients over all ranks, which call it together.
@@ -54,9 +59,7 @@ class FlatGradients:
         if not self._groups:
             return math.inf
         took = min(self._timed() for _ in range(_TRIALS))
-        slowest = torch.tensor(took, device=self._groups[0].flat.device)
-        take_largest(slowest)
-        return float(slowest.item())
+        return largest(took, self._groups[0].flat.device)
 
     def _timed(self) -> float:
         began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]

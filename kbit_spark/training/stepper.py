@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,11 +15,12 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.batches import Batch
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError
+from kbit_spark.training.gradients import by_dtype
 from kbit_spark.training.metrics import Reading, Sums, classes, cross_entropy_sum
 from kbit_spark.training.optimizer import load_optimizer, load_schedule, make_optimizer, make_schedule, rate_from
 from kbit_spark.training.profiler import Profiler
 from kbit_spark.training.step_graph import Result, StepGraph, captures, keeping_buffers
-from kbit_spark.training.strategy import AtOnce, Ddp, Strategy, make_strategy
+from kbit_spark.training.strategy import AtOnce, Ddp, make_strategy
 from kbit_spark.training.world import World
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Stepper:
         self._config = config
         self._world = world
         captured = captures(config, world, total_steps)
-        self._strategy: Strategy = make_strategy(model, config, world, captured=captured)
+        self._strategy = make_strategy(model, config, world, captured=captured)
         self._profiler = profiler or Profiler(config.profile, world, Path(config.checkpoint.dir))
         self.optimizer = make_optimizer(model, config.optimizer, world.device)
         self.schedule = make_schedule(self.optimizer, config.optimizer, total_steps)
@@ -58,9 +58,7 @@ class Stepper:
         self._infinite, self._one = torch.zeros((), device=world.device), torch.ones((), device=world.device)
         self._weights: dict[int, torch.Tensor] = {}
         self._parameters = list(model.parameters())
-        self._by_dtype: dict[torch.dtype, list[nn.Parameter]] = defaultdict(list)
-        for parameter in self._parameters:
-            self._by_dtype[parameter.dtype].append(parameter)
+        self._by_dtype = by_dtype(self._parameters)
         if world.device.type == "cuda" and config.precision != "fp16":
             # The fused optimizers skip the step on the device, as they do for a GradScaler.
             self.optimizer.found_inf = self._infinite  # type: ignore[attr-defined]
@@ -285,7 +283,7 @@ class Stepper:
 
     def _gradients(self) -> list[list[torch.Tensor]]:
         """Return the gradients, or what is finite where they are, as real numbers; those of one dtype together."""
-        found = [[_real(p.grad) for p in same if p.grad is not None] for same in self._by_dtype.values()]
+        found = [[_real(p.grad) for p in same if p.grad is not None] for same in self._by_dtype]
         return [_checkable(same) for same in found if same]
 
 

@@ -151,8 +151,7 @@ class Ddp:
 
     def agree(self) -> None:
         """See `Strategy`."""
-        for buffer in self._model.buffers():
-            copy_from_first(buffer)
+        copy_from_first(self._model.buffers())
 
 
 class AtOnce:
@@ -172,8 +171,7 @@ class AtOnce:
     def __init__(self, model: nn.Module) -> None:
         self.network = model
         _check_same(model)
-        for tensor in [*model.parameters(), *model.buffers()]:  # ranks may have made their models differently
-            copy_from_first(tensor.detach())
+        copy_from_first([*model.parameters(), *model.buffers()])  # ranks may have made their models differently
         self._trained = [named for named in model.named_parameters() if named[1].requires_grad]
         self._gradients = FlatGradients(self._trained)
 
@@ -197,8 +195,7 @@ class AtOnce:
 
     def agree(self) -> None:
         """See `Strategy`."""
-        for buffer in self.network.buffers():
-            copy_from_first(buffer)
+        copy_from_first(self.network.buffers())
 
 
 def _check_same(model: nn.Module) -> None:
@@ -225,8 +222,7 @@ class Averaging:
 
     def __init__(self, model: nn.Module, every_steps: int) -> None:
         self.network, self._every_steps = model, every_steps
-        for tensor in [*model.parameters(), *model.buffers()]:  # ranks may have made their models differently
-            copy_from_first(tensor.detach())
+        copy_from_first([*model.parameters(), *model.buffers()])  # ranks may have made their models differently
         self.agreed = True
 
     def gathering(self) -> AbstractContextManager[Any]:
@@ -257,9 +253,7 @@ class Averaging:
         average_parameters(cast("Iterator[nn.Parameter]", iter(means)), group)
         for tensor, mean in zip(averaged, means, strict=True):
             tensor.detach().copy_(mean)
-        for buffer in buffers:
-            if not buffer.is_floating_point():
-                copy_from_first(buffer)
+        copy_from_first(buffer for buffer in buffers if not buffer.is_floating_point())
         self.agreed = True
 
 
