@@ -6,6 +6,7 @@ import logging
 import os
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -521,3 +522,36 @@ def test_a_graph_of_several_ranks_takes_the_steps_that_it_replaces(
     assert ranks[0][0][2][0] != ranks[1][0][2][0], "the ranks saw the same rows"
     if changes.get("strategy") != "averaging":
         assert all(torch.equal(weights[0][name], weights[1][name]) for name in dict(Model().named_parameters()))
+
+
+def _rank_of_two_that_waits(rank: int, folder: str) -> None:
+    device = torch.device("cuda", rank)
+    torch.cuda.set_device(device)
+    torch.cuda.set_stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+    dist.init_process_group("nccl", init_method=f"file://{folder}/store", rank=rank, world_size=2, device_id=device)
+    step_graph.COLLECTIVE_TIMEOUT = timedelta(seconds=10)
+    run = Run({"global_batch_size": 2 * BATCH}, "", World(rank, 2, "", 1, device))
+    run.take(30)
+    torch.cuda.synchronize()
+    Path(folder, f"captured-{rank}").touch()
+    if rank == 1:
+        time.sleep(600)
+    run.take(1)
+    torch.cuda.synchronize()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices")
+def test_a_rank_ends_where_another_one_lives_and_does_not_come(tmp_path: Path) -> None:
+    spawn = torch.multiprocessing.get_context("spawn")
+    waits, other = (spawn.Process(target=_rank_of_two_that_waits, args=(rank, str(tmp_path))) for rank in range(2))
+    waits.start()
+    other.start()
+    try:
+        waits.join(120)
+        assert all((tmp_path / f"captured-{rank}").exists() for rank in range(2))
+        assert waits.exitcode == RunError.exit_code
+        assert other.is_alive()
+    finally:
+        waits.kill()
+        other.kill()
