@@ -42,7 +42,7 @@ class UsageError(KbitError):
 
 
 class MissingRequirement(KbitError):  # noqa: N818 - it names what is missing, as MissingRequirement("Java 17")
-    """Something that must be there is not: Java, a jar, a broker, a package (exit code 3)."""
+    """Something that must be installed is not: Java, a jar, a package (exit code 3)."""
 
     exit_code = 3
 

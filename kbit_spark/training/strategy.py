@@ -29,6 +29,9 @@ _DDP_MS, _DDP_MS_A_TENSOR = 0.15, 0.004
 """What a captured step takes less without DDP (two H200, docs/decisions/0021): of 161 tensors 1 ms, of 8 about 0.1. The
 all-reduce that is held against it is timed from its launch on, some 0.05 ms before it begins."""
 
+_LEFT_ALONE = "_ddp_params_and_buffers_to_ignore"
+"""What DDP heeds of a model, set by `DistributedDataParallel._set_params_and_buffers_to_ignore_for_model`."""
+
 log = logging.getLogger(__name__)
 
 
@@ -88,6 +91,7 @@ def _may_wait(model: nn.Module, config: TrainConfig, world: World, *, captured: 
         "there is one rank": world.size == 1,
         "steps are not CUDA graphs": not captured,
         "training may read buffers of the model": trains_on_buffers(model),
+        "the model has DDP leave some of its parameters alone": bool(getattr(model, _LEFT_ALONE, ())),
     }
     found = [reason for reason, holds in reasons.items() if holds]
     if found and config.all_reduce == "at_once":

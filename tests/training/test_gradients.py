@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.multiprocessing.spawn import spawn
 
 from kbit_spark.config.train import TrainConfig
@@ -149,6 +150,16 @@ def test_buffers_that_training_reads_are_left_to_ddp(caplog: pytest.LogCaptureFi
     normed = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     made = make_strategy(normed, config(all_reduce="at_once"), World(0, 2, "", 1, CPU), captured=True)
     assert type(made) is AtOnce
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_model_that_ddp_is_told_to_leave_parts_of_alone_is_left_to_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="kbit_spark")
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["1.weight", "1.bias"])
+    made = make_strategy(model, config(all_reduce="at_once"), World(0, 2, "", 1, CPU), captured=True)
+    assert type(made) is Ddp
+    assert "all_reduce=at_once is not heeded: the model has DDP leave some of its parameters alone" in caplog.text
 
 
 @pytest.mark.usefixtures("alone")
