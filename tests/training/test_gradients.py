@@ -10,8 +10,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.multiprocessing.spawn import spawn
+from torch.nn.parallel import DistributedDataParallel
 
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.batches import Batch
