@@ -122,7 +122,7 @@ class Windows:
             if not found.manifest.position.finished:
                 msg = f"the run in {self._root} has not ended"
                 raise RunError(msg, "let it end without follow first, or choose another checkpoint.dir")
-            adopt(self._root, found.path, found.manifest.identity.version)
+            adopt(self._root, checkpoint.best_folder(self._root, found), found.manifest.identity.version)
         return found
 
     def _unfinished(self, last: Checkpoint | None) -> Work | None:

@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 
 import torch.distributed as dist
 
-from kbit_spark.config.load import dump
+from kbit_spark.config.load import dump, validate
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.entry import report
-from kbit_spark.errors import RunError
+from kbit_spark.errors import RunError, UsageError
 from kbit_spark.telemetry.hub import Telemetry
 from kbit_spark.train import check, checkpoint_dir, plan, resume_event
 from kbit_spark.training.control import Control
@@ -41,18 +41,31 @@ def run(config: TrainConfig) -> None:
     There is no metrics table: Spark writes it.
 
     Raises:
-        KbitError: this rank failed, or on the first rank any of them; see `plan` and `verdict`.
+        KbitError: this rank failed, or on the first rank any of them; see `for_all`, `plan` and `verdict`.
     """
     die_with_parent()
     task = task_from(os.environ)
     board = Board(task, restart_count(os.environ), config.rendezvous_timeout_s)
     if task.rank == 0:
-        check(config)
+        config = for_all(config, task.size)
         with alone_in(checkpoint_dir(config), "checkpoint.dir"):
-            _lead(TrainConfig.model_validate({**config.model_dump(), "world_size": task.size}), task, board)
+            _lead(config, task, board)
     else:
         _follow(task, board)
     _meet(board)  # all stay until all is told: torchrun ends the others when one of them fails
+
+
+def for_all(config: TrainConfig, size: int) -> TrainConfig:
+    """Return the configuration of `size` ranks.
+
+    Raises:
+        UsageError: it does not fit so many, or not torchrun.
+    """
+    check(config)
+    if config.follow.enabled:
+        msg = "follow.enabled: torchrun trains once, on one version of the table"
+        raise UsageError(msg, "start jobs/train_barrier.py to follow it, or set follow.enabled=false")
+    return validate(TrainConfig, {**config.model_dump(), "world_size": size}, f"torchrun with {size} processes")
 
 
 def _lead(config: TrainConfig, task: Task, board: Board) -> None:

@@ -73,10 +73,13 @@ def plan(config: TrainConfig) -> tuple[Snapshot, Checkpoint | None]:
 
     Raises:
         UsageError: the model cannot be made, or the precision does not fit the device.
-        RunError: the table or the checkpoint is not fit for the run.
+        RunError: the table or the checkpoint is not fit for the run, or the checkpoint is one of follow mode.
     """
     check(config)
     found = checkpoint.newest(checkpoint_dir(config))
+    if found is not None and found.manifest.window is not None:  # its steps are those of other epochs
+        msg = f"the checkpoint {found.path} is of a window of follow mode"
+        raise RunError(msg, "start with --follow, or choose another checkpoint.dir")
     version = config.data.version
     longest = config.data.longest_run_s
     snapshot = resolve(config.data.table, version, longest)

@@ -78,7 +78,7 @@ def save(root: Path, state: Mapping[str, Any], manifest: Manifest, keep: Keep) -
         shutil.rmtree(temporary, ignore_errors=True)
         msg = f"cannot write the checkpoint {final}: {' '.join(str(error).split())}"
         raise RunError(msg, "free space or choose another checkpoint.dir; earlier checkpoints are intact") from error
-    _prune(root, keep)
+    _prune(root, keep, final)
     return final
 
 
@@ -101,6 +101,12 @@ def newest(root: Path) -> Checkpoint | None:
         msg = f"no checkpoint under {root} is intact: {'; '.join(damaged)}"
         raise RunError(msg, "restore one from a backup, or choose another checkpoint.dir to begin anew")
     return None
+
+
+def best_folder(root: Path, last: Checkpoint) -> Path:
+    """Return the folder with the lowest validation loss of the run whose newest checkpoint is `last`; else `last`'s."""
+    best = folder(root, last.manifest.position.best)
+    return best if best.is_dir() else last.path
 
 
 def read(path: Path) -> Checkpoint:
@@ -166,9 +172,10 @@ def _digest(file: Path) -> FileDigest:
     return FileDigest(bytes=file.stat().st_size, sha256=digest.hexdigest())
 
 
-def _prune(root: Path, keep: Keep) -> None:
+def _prune(root: Path, keep: Keep, written: Path) -> None:
     there = sorted(root.glob("step-*"))
-    stays = {*there[-keep.last :], *_best(there, keep.best)}
+    # a run that went on from before a damaged checkpoint writes older ones than that
+    stays = {*there[-keep.last :], *_best(there, keep.best), written}
     gone = [path for path in there if path not in stays]
     for path in [*gone, *root.glob(".step-*")]:  # those with a dot were left by a killed rank
         shutil.rmtree(path, ignore_errors=True)

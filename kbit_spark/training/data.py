@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import closing
 
-from kbit_spark.datasets.batches import Batch, Source, evaluation_batches, training_batches
+from kbit_spark.datasets.batches import BLOCK_BYTES, Batch, Source, evaluation_batches, training_batches
 from kbit_spark.datasets.device import on_device
 from kbit_spark.datasets.resident import ResidentRows, resident_rows
 from kbit_spark.datasets.row_groups import Columns, list_row_groups
@@ -14,8 +14,8 @@ from kbit_spark.schemas import SPLITS, Split
 from kbit_spark.training.job import TrainJob
 from kbit_spark.training.world import World
 
-LEAST_EVALUATION_ROWS = 256
-"""Without gradients larger batches cost little memory and save time."""
+EVALUATION_ROWS = 256
+"""Where rows are small: without gradients larger batches cost little memory and save time."""
 
 KEPT_SPLITS: tuple[Split, ...] = ("train", "validation")
 """What each epoch reads again, and so may stay on the device."""
@@ -80,7 +80,7 @@ class RunData:
 
     def evaluation(self, split: Split) -> Generator[Batch, None, None]:
         """Yield this rank's share of a split, on its device."""
-        size = max(LEAST_EVALUATION_ROWS, self._config.global_batch_size // self._world.size)
+        size = max(evaluation_rows(self._columns.tensor.nbytes), self._config.global_batch_size // self._world.size)
         if (rows := self._resident.get(split)) is not None:
             yield from rows.evaluation(size)
             return
@@ -96,3 +96,8 @@ class RunData:
             prefetch_batches=self._config.data.prefetch_batches,
             pin=self._world.device.type == "cuda",
         )
+
+
+def evaluation_rows(row_bytes: int) -> int:
+    """Return how many rows of an evaluation a rank takes at a time where its batches of training are smaller."""
+    return max(1, min(EVALUATION_ROWS, BLOCK_BYTES // row_bytes))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
 from kbit_spark.models import registry
 from kbit_spark.schemas import Split
@@ -87,7 +88,7 @@ class Trainer:
             self._reporter.profile(self._position.epoch, self._position.total_steps, self._profiler.take())
             validation = self._evaluate("validation")
             self._reporter.epoch(self._position.epoch, self._position.total_steps, train, validation, speeds)
-            self._position = self._after_epoch(validation)
+            self._position = after_epoch(self._position, validation.loss if validation.rows else None, self._config)
             self._keeper.save_epoch(self._position, validation.loss if validation.rows else None)
             self._save_due = False
         self._keeper.finish()
@@ -180,19 +181,6 @@ class Trainer:
         averages = sums.reduced()
         return averages if averages.rows else NO_ROWS
 
-    def _after_epoch(self, validation: Averages) -> Position:
-        """Return the position at the start of the next epoch."""
-        position, stopping = self._position, self._config.early_stopping
-        best = math.inf if position.best_loss is None else position.best_loss
-        improved = not validation.rows or validation.loss < best - stopping.min_delta
-        stale = 0 if improved else position.stale_epochs + 1
-        stop = 0 < stopping.patience_epochs <= stale
-        changes: dict[str, object] = {"epoch": position.epoch + 1, "step": 0, "stale_epochs": stale}
-        changes["finished"] = stop or position.epoch + 1 >= self._config.epochs
-        if validation.rows and validation.loss < best:
-            changes |= {"best_loss": validation.loss, "best_step": position.total_steps}
-        return position.model_copy(update=changes)
-
     def _resume(self, path: Path) -> None:
         self._position, self._sums = self._keeper.restore(path)
         if self._position.finished and self._position.epoch < self._config.epochs and not self._stopped_early():
@@ -234,3 +222,19 @@ class Trainer:
             saved_at=saved_at,
             paired=paired,
         )
+
+
+def after_epoch(position: Position, validation_loss: float | None, config: TrainConfig) -> Position:
+    """Return the position at the start of the epoch behind that of `position`; no loss: there is no validation."""
+    stopping, best = config.early_stopping, math.inf if position.best_loss is None else position.best_loss
+    counted = best if position.counted_loss is None else position.counted_loss
+    improved = validation_loss is None or validation_loss < counted - stopping.min_delta
+    stale = 0 if improved else position.stale_epochs + 1
+    stop = 0 < stopping.patience_epochs <= stale
+    changes: dict[str, object] = {"epoch": position.epoch + 1, "step": 0, "stale_epochs": stale}
+    changes["finished"] = stop or position.epoch + 1 >= config.epochs
+    if validation_loss is not None and improved:
+        changes["counted_loss"] = validation_loss
+    if validation_loss is not None and validation_loss < best:
+        changes |= {"best_loss": validation_loss, "best_step": position.total_steps}
+    return position.model_copy(update=changes)

@@ -70,7 +70,9 @@ class Position(Frozen):
     """Lowest validation loss so far, and the `total_steps` of its checkpoint."""
     best_step: int | None = None
     stale_epochs: int = 0
-    """Epochs since the validation loss last improved."""
+    """Epochs since the validation loss last improved by `early_stopping.min_delta`."""
+    counted_loss: float | None = None
+    """The validation loss then, from which the next improvement counts."""
     finished: bool = False
 
     @property

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # not in its __all__
 
+from kbit_spark.errors import RunError
 from kbit_spark.training.world import World
 
 Publish = Callable[[str], list[str]]
@@ -30,6 +32,9 @@ def process_group(world: World, publish: Publish, timeout_s: float) -> Iterator[
         world: this rank.
         publish: exchanges one text among the ranks.
         timeout_s: how long the ranks may take to meet.
+
+    Raises:
+        RunError: some ranks have a GPU, others have none; all of them raise it.
     """
     store = _store(world, publish, timedelta(seconds=timeout_s))
     if world.device.type == "cuda":
@@ -52,12 +57,25 @@ def process_group(world: World, publish: Publish, timeout_s: float) -> Iterator[
 
 
 def _store(world: World, publish: Publish, timeout: timedelta) -> TCPStore:
+    store = None
     if world.is_first:
         store = TCPStore(world.host, 0, world.size, is_master=True, timeout=timeout, wait_for_workers=False)
-        publish(f"{world.host}:{store.port}")
-        return store
-    host, _, port = publish("")[0].rpartition(":")
-    return TCPStore(host, int(port), world.size, is_master=False, timeout=timeout, wait_for_workers=False)
+    own = {"device": world.device.type, "host": world.host, "port": None if store is None else store.port}
+    ranks = [json.loads(text) for text in publish(json.dumps(own))]
+    _check_devices([rank["device"] for rank in ranks])
+    first = ranks[0]
+    return store or TCPStore(
+        first["host"], first["port"], world.size, is_master=False, timeout=timeout, wait_for_workers=False
+    )
+
+
+def _check_devices(devices: Sequence[str]) -> None:
+    """Check that all ranks have the same kind of device: each has its backend, and they would wait for each other."""
+    without = [str(rank) for rank, device in enumerate(devices) if device == "cpu"]
+    if 0 < len(without) < len(devices):
+        msg = f"rank {', '.join(without)} has no GPU, the others have one"
+        hint = "have as many GPUs as ranks (device=cuda says what is wrong with one that is there), or set device=cpu"
+        raise RunError(msg, hint)
 
 
 def _abort(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -89,7 +90,15 @@ def _copy(value: Any) -> Any:
         copied = torch.empty_like(value, device="cpu", pin_memory=pinned)
         return copied.copy_(value.detach(), non_blocking=pinned)
     if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
+        items = {key: _copy(item) for key, item in value.items()}
+        return items if (versions := getattr(value, "_metadata", None)) is None else _state_dict(items, versions)
     if isinstance(value, list | tuple):
         return type(value)(_copy(item) for item in value)
     return value
+
+
+def _state_dict(items: dict[str, Any], versions: Any) -> OrderedDict[str, Any]:
+    """Return a module's state as it gives it, with the versions that it asks for when it takes it again."""
+    state = OrderedDict(items)
+    state._metadata = versions  # type: ignore[attr-defined]
+    return state

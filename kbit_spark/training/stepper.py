@@ -196,6 +196,7 @@ class Stepper:
         inputs = normalize(batch.inputs, data.scale, data.mean, data.std)
         with nullcontext() if kind is None else torch.autocast(self._world.device.type, dtype=kind):
             logits: torch.Tensor = model(inputs)
+        _check_logits(logits, (len(inputs), data.classes), self._config.model)
         return logits
 
     def _whole_step(self, batch: Batch) -> Result:
@@ -285,6 +286,14 @@ class Stepper:
         """Return the gradients, or what is finite where they are, as real numbers; those of one dtype together."""
         found = [[_real(p.grad) for p in same if p.grad is not None] for same in self._by_dtype]
         return [_checkable(same) for same in found if same]
+
+
+def _check_logits(logits: object, wanted: tuple[int, int], model: str) -> None:
+    """Check what a model returned; a GPU would end with an assertion in a kernel, of another place."""
+    found = f"a tensor of shape {tuple(logits.shape)}" if isinstance(logits, torch.Tensor) else type(logits).__name__
+    if not isinstance(logits, torch.Tensor) or logits.shape != wanted:
+        msg = f"model={model} returned {found}, not logits of shape {wanted} for {wanted[0]} inputs"
+        raise RunError(msg, "return a row of data.classes numbers for each input from forward, or set data.classes")
 
 
 def _checkable(gradients: list[torch.Tensor]) -> list[torch.Tensor]:

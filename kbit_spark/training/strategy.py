@@ -247,7 +247,8 @@ class Averaging:
         if self.agreed:  # the mean of equal weights may differ from them in the last bit
             return
         buffers = list(self.network.buffers())
-        averaged = [*self.network.parameters(), *(buffer for buffer in buffers if buffer.is_floating_point())]
+        trained = (parameter for parameter in self.network.parameters() if parameter.requires_grad)
+        averaged = [*trained, *(buffer for buffer in buffers if buffer.is_floating_point())]
         group = dist.group.WORLD
         if group is None:
             msg = "the averaging strategy needs a process group"

@@ -65,5 +65,4 @@ def _chosen(path: Path) -> Checkpoint:
     if newest is None:
         msg = f"there is no checkpoint in {path}"
         raise RunError(msg, "name a checkpoint's folder, or the checkpoint.dir of a training job")
-    folder = checkpoint.folder(path, newest.manifest.position.best)
-    return checkpoint.read(folder) if folder.is_dir() else newest
+    return checkpoint.read(checkpoint.best_folder(path, newest))

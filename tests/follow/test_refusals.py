@@ -13,8 +13,9 @@ from kbit_spark import follow
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
 from kbit_spark.training import checkpoint
-from kbit_spark.training.champion import decide
+from kbit_spark.training.champion import decide, read_promoted
 from kbit_spark.training.checkpoint import Keep
+from kbit_spark.training.manifest import Position
 from kbit_spark.training.promotion import Paired
 from tests.follow.stream import Stream
 from tests.follow.test_windows import config, manifest, next_window
@@ -71,3 +72,22 @@ def test_a_model_in_use_of_another_run_is_refused(tmp_path: Path) -> None:
         shutil.move(tmp_path / "checkpoints" / name, tmp_path / name)
         shutil.move(tmp_path / "other/checkpoints" / name, tmp_path / "checkpoints" / name)
     assert "model is 'cnn', not 'mlp'" in refusal(made).message
+
+
+@pytest.mark.parametrize(("best_step", "keep", "adopted"), [(3, 2, 3), (9, 2, 9), (None, 2, 9), (3, 1, 9)])
+def test_the_first_model_in_use_is_the_best_of_the_run_before(
+    tmp_path: Path, best_step: int | None, keep: int, adopted: int
+) -> None:
+    stream = Stream(tmp_path / "samples")
+    made = config(stream, stop_after_idle_s=0.1).model_copy(update={"model": "mlp", "device": "cpu"})
+    stream.append(40)
+    work = next_window(made, None)
+    assert work is not None
+    plain, root = manifest(made, work).model_copy(update={"window": None}), tmp_path / "checkpoints"
+    for step in (3, 9):
+        position = Position(epoch=step // 3, total_steps=step, best_step=best_step, finished=step == 9)
+        checkpoint.save(root, {}, plain.model_copy(update={"position": position}), Keep(keep, 0))
+    follow.Windows(made).look()
+    promoted = read_promoted(root)
+    assert promoted is not None
+    assert promoted.read(root).manifest.position.total_steps == adopted

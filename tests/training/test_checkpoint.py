@@ -12,7 +12,7 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import OffsetRange, Snapshot
 from kbit_spark.training import checkpoint
-from kbit_spark.training.checkpoint import Keep
+from kbit_spark.training.checkpoint import Keep, newest
 from kbit_spark.training.manifest import Identity, Lineage, Manifest, Position
 
 CONFIG = TrainConfig.model_validate({"data": {"table": "t"}, "checkpoint": {"dir": "c"}})
@@ -124,3 +124,13 @@ def test_another_table_is_refused(tmp_path: Path) -> None:
     other = SNAPSHOT.model_copy(update={"table_id": "other", "version": 4})
     with pytest.raises(RunError, match="table_id is 'id', not 'other'; version is 3, not 4"):
         checkpoint.check_identity(found, Identity.of(CONFIG, other))
+
+
+def test_the_one_just_written_stays_though_a_damaged_one_is_newer(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    truncate(save(tmp_path, 9))
+    save(tmp_path, 2, keep=Keep(last=1, best=0))
+    assert steps(tmp_path) == [2, 9]
+    found = newest(tmp_path)
+    assert found is not None
+    assert found.manifest.position.total_steps == 2

@@ -202,7 +202,7 @@ def _steps(rank: int, folder: str) -> None:
     found = []
     for at_once in (False, True):
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+        model = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 10))
         stepper = Stepper(model, config(), World(rank, 2, "", 1, CPU), 200)
         if at_once:
             stepper._strategy = AtOnce(model)
@@ -211,7 +211,7 @@ def _steps(rank: int, folder: str) -> None:
             if step == 4:
                 stepper._overlap()
                 assert type(stepper._strategy) is Ddp
-            batch = Batch(torch.randn(4, 4, 4), torch.randint(3, (4,)))
+            batch = Batch(torch.randn(4, 4, 4), torch.randint(10, (4,)))
             stepper.accumulate(batch, Sums(CPU), group=1, last=True)
         found.append([tensor.clone() for tensor in model.state_dict().values()])
         stepper.agree()

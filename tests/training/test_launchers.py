@@ -14,7 +14,10 @@ import psutil
 import pytest
 import torch
 
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.errors import UsageError
 from kbit_spark.telemetry.report import read_events
+from kbit_spark.torchrun import for_all
 from kbit_spark.training import checkpoint
 from kbit_spark.training.environment import task_from
 from tests.fixtures.samples import write_samples
@@ -141,3 +144,17 @@ def test_the_place_of_a_rank() -> None:
     assert task_from({**inner, "CUDA_VISIBLE_DEVICES": ""}).gpu is None
     alone = task_from({})
     assert (alone.rank, alone.size, alone.gpu) == (0, 1, "0")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strategy": "single", "world_size": 1}, "torchrun with 2 processes: strategy=single is one process"),
+        ({"global_batch_size": 1, "world_size": 1}, "torchrun with 2 processes: global_batch_size"),
+        ({"follow": {"enabled": True}}, "follow.enabled: torchrun trains once"),
+    ],
+)
+def test_torchrun_tells_what_does_not_fit_its_ranks(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    made = TrainConfig.model_validate({"data": {"table": "t"}, "checkpoint": {"dir": str(tmp_path)}, **changes})
+    with pytest.raises(UsageError, match=message):
+        for_all(made, 2)

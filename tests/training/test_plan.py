@@ -13,6 +13,8 @@ from kbit_spark import train
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError, UsageError
 from tests.fixtures.samples import write_samples
+from tests.follow.stream import Stream
+from tests.follow.test_refusals import learnt
 
 
 def config(table: str, tmp_path: Path, **changes: Any) -> TrainConfig:
@@ -62,3 +64,9 @@ def test_no_tensor_column(tmp_path: Path) -> None:
     table = write_samples(tmp_path / "samples", train=200, validation=0, test=0)
     with pytest.raises(UsageError, match="no tensor column 'label'; its tensor columns: image"):
         train.plan(config(table, tmp_path, data={"table": table, "input": "label"}))
+
+
+def test_a_folder_of_follow_mode_is_not_gone_on_with_by_a_run_of_another_kind(tmp_path: Path) -> None:
+    made = learnt(Stream(tmp_path / "samples"))
+    with pytest.raises(RunError, match=r"is of a window of follow mode \(start with --follow"):
+        train.plan(made)

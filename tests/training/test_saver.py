@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from kbit_spark.errors import RunError
 from kbit_spark.training.saver import Saver, host_copy
@@ -73,3 +75,26 @@ def test_a_copy_from_the_gpu_is_complete() -> None:
     copied = host_copy({"a": source * 2})["a"]
     assert copied.device.type == "cpu"
     assert torch.equal(copied, torch.arange(1_000_000) * 2)
+
+
+class Renamed(nn.Module):
+    """Takes a state of version 2 only, as modules do whose parameters were once called otherwise."""
+
+    _version = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def _load_from_state_dict(self, state: Any, prefix: str, metadata: dict[str, Any], *others: Any) -> None:
+        assert metadata.get("version") == 2
+        super()._load_from_state_dict(state, prefix, metadata, *others)
+
+
+def test_a_model_is_told_the_version_of_the_state_that_it_takes_again(tmp_path: Path) -> None:
+    model = nn.Sequential(Renamed(), nn.BatchNorm1d(2))
+    torch.save(host_copy({"model": model.state_dict(), "more": [model.state_dict()]}), tmp_path / "state.pt")
+    loaded = torch.load(tmp_path / "state.pt", weights_only=True)
+    for state in (loaded["model"], loaded["more"][0]):
+        assert state.keys() == model.state_dict().keys()
+        model.load_state_dict(state)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +30,7 @@ CPU = torch.device("cpu")
 
 
 def config(**changes: object) -> TrainConfig:
-    base = {"data": {"table": "t", "scale": 1.0}, "checkpoint": {"dir": "c"}, "global_batch_size": 7}
+    base = {"data": {"table": "t", "scale": 1.0, "classes": 3}, "checkpoint": {"dir": "c"}, "global_batch_size": 7}
     return TrainConfig.model_validate({**base, **changes})
 
 
@@ -215,3 +217,34 @@ def test_normalized_inputs_are_float32_and_the_batch_stays(dtype: torch.dtype, m
     assert found.dtype == torch.float32
     assert torch.equal(inputs, torch.arange(200).to(dtype))
     assert torch.allclose(found, (torch.arange(200) / 255 - mean) / 0.5)
+
+
+class Returns(nn.Module):
+    def __init__(self, make: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.weight, self._make = nn.Parameter(torch.ones(1)), make
+
+    def forward(self, inputs: torch.Tensor) -> Any:
+        return self._make(inputs.flatten(1).mean(1, keepdim=True) * self.weight)
+
+
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (lambda x: (x.expand(-1, 10), x), "tuple"),
+        (lambda x: {"logits": x.expand(-1, 10)}, "dict"),
+        (lambda x: x.expand(-1, 3), r"a tensor of shape \(4, 3\)"),
+        (lambda x: x.expand(-1, 11), r"a tensor of shape \(4, 11\)"),
+        (lambda x: x[:, 0], r"a tensor of shape \(4,\)"),
+        (lambda x: x.expand(-1, 10)[:3], r"a tensor of shape \(3, 10\)"),
+    ],
+)
+def test_what_a_model_returns_is_named_where_it_is_no_logits(make: Callable[[torch.Tensor], Any], found: str) -> None:
+    wanted = config(model="m:f", strategy="single", global_batch_size=4, data={"table": "t"})
+    made = Stepper(Returns(make), wanted, World(0, 1, "", 1, CPU), 10)
+    batch, sums = Batch(torch.ones(4, 2, 2), torch.zeros(4, dtype=torch.int64)), Sums(CPU)
+    message = rf"model=m:f returned {found}, not logits of shape \(4, 10\) for 4 inputs"
+    with pytest.raises(RunError, match=message):
+        made.accumulate(batch, sums, group=1, last=True)
+    with pytest.raises(RunError, match=message):
+        made.evaluate(batch, sums)

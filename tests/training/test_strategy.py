@@ -150,3 +150,23 @@ class Counting(nn.Linear):
 )
 def test_only_running_statistics_are_not_read_in_training(model: nn.Module, expected: bool) -> None:
     assert trains_on_buffers(model) is expected
+
+
+def _averages_the_trained(rank: int, path: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=3)
+    model = nn.Module()
+    model.counts = nn.Parameter(torch.tensor([16_777_217, -(2**53) - 1]), requires_grad=False)
+    model.frozen = nn.Parameter(torch.rand(1_000, generator=torch.Generator().manual_seed(1)), requires_grad=False)
+    model.trained = nn.Parameter(torch.zeros(2))
+    strategy, before = Averaging(model, every_steps=1), _copy(model)
+    with torch.no_grad():
+        model.trained.fill_(float(rank))
+    strategy.after_update(1)
+    for name in ("counts", "frozen"):
+        assert torch.equal(before[name], model.state_dict()[name])
+    assert model.trained.tolist() == [1.0, 1.0]
+    dist.destroy_process_group()
+
+
+def test_what_is_not_trained_is_not_averaged(tmp_path: Path) -> None:
+    spawn(_averages_the_trained, (str(tmp_path / "store"),), nprocs=3)  # type: ignore[no-untyped-call]
