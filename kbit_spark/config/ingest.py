@@ -16,6 +16,12 @@ from kbit_spark.config.telemetry import TelemetryConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec, Frozen
 
+_SPARKS_OWN = (
+    "auto.offset.reset", "bootstrap.servers", "enable.auto.commit", "interceptor.classes", "key.deserializer",
+    "value.deserializer",
+)  # fmt: skip
+"""Consumer options that Spark sets itself, and refuses, or that other keys say."""
+
 
 class TopicConfig(Frozen):
     """One topic and how its payloads are written."""
@@ -83,6 +89,17 @@ class KafkaConfig(Frozen):
     def _no_secrets(cls, options: dict[str, str]) -> dict[str, str]:
         if found := secrets_in(options):
             msg = f"{', '.join(found)} would hold a secret in clear text; name its variable in options_from_env"
+            raise ValueError(msg)
+        return options
+
+    @field_validator("options", "options_from_env")
+    @classmethod
+    def _not_sparks_own(cls, options: dict[str, str]) -> dict[str, str]:
+        if found := [name for name in options if name.lower().removeprefix("kafka.") in _SPARKS_OWN]:
+            msg = (
+                f"{', '.join(found)} cannot be set: Spark does it itself, from kafka.bootstrap_servers, "
+                "kafka.starting_offsets and the checkpoint"
+            )
             raise ValueError(msg)
         return options
 
