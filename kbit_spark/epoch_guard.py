@@ -18,6 +18,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.config.secrets import masked_argument
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import LedgerState, Loss, OffsetRange, Places
 from kbit_spark.sources.continuity import (
@@ -89,10 +90,10 @@ def describe_losses(lost: Sequence[Loss]) -> str:
 
 
 def command(flag: str) -> str:
-    """Return the command that runs this process once more with a flag."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # the options of spark-submit are not told
-        return "spark-submit ... " + shlex.join([*sys.argv, flag])
-    return shlex.join([*sys.orig_argv, flag])
+    """Return the command that runs this process once more with a flag; a secret in it is masked."""
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # the options of spark-submit are not told
+    told = shlex.join([*map(masked_argument, sys.argv if submitted else sys.orig_argv), flag])
+    return f"spark-submit ... {told}" if submitted else told
 
 
 def _taken(ledger: LedgerState, table: str) -> RunError:

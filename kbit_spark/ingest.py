@@ -27,7 +27,7 @@ from kbit_spark.schemas import Engine, LedgerEntry, Loss, OffsetRange
 from kbit_spark.session import session_given, spark_session
 from kbit_spark.sources.continuity import Start
 from kbit_spark.sources.gathering import gathered
-from kbit_spark.sources.kafka import Lag, check_topics, read_stream
+from kbit_spark.sources.kafka import Lag, check_options, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.append import Append, Transaction
@@ -53,10 +53,11 @@ def run(config: IngestConfig) -> None:
     Raises:
         KbitError: see the stages; the tables are as they were after the last whole batch.
     """
-    check_topics(config.kafka)
+    unjudged = check_topics(config.kafka)
     given = session_given()
     spark = spark_session(f"kbit ingest {config.stream_id}", settings(config))
     try:
+        check_options(spark, config.kafka, unjudged)
         with Telemetry.open(config.telemetry, job="ingest", spark=spark, config_text=dump(config)) as telemetry:
             ensure_samples(spark, config.tables.samples, value_type(config.fields), may_lack=config.tables.grows)
             ensure_rejected(spark, config.tables.rejected)

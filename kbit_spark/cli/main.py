@@ -188,9 +188,10 @@ def doctor(
     from kbit_spark.cli.doctor.findings import examine
     from kbit_spark.config.ingest import IngestConfig
     from kbit_spark.config.load import load
+    from kbit_spark.config.secrets import masked_argument
 
     if overrides and config is None:
-        msg = f"{overrides[0]} overrides nothing"
+        msg = f"{masked_argument(overrides[0])} overrides nothing"
         raise UsageError(msg, "name the configuration with --config")
     loaded = load(IngestConfig, config, overrides or ()) if config is not None else None
     findings = examine([*machine.checks(), *(stream.checks(loaded) if loaded else [("disk", machine.disk_here)])])

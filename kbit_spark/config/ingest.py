@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from kbit_spark.config.load import secrets_in
 from kbit_spark.config.options import Options
 from kbit_spark.config.paths import DataPath
 from kbit_spark.config.registry import RegistryConfig
+from kbit_spark.config.secrets import secrets_in
 from kbit_spark.config.telemetry import TelemetryConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec, Frozen
+
+_SPARKS_OWN = (
+    "auto.offset.reset", "bootstrap.servers", "enable.auto.commit", "interceptor.classes", "key.deserializer",
+    "value.deserializer",
+)  # fmt: skip
+"""Consumer options that Spark sets itself, and refuses, or that other keys say."""
 
 
 class TopicConfig(Frozen):
@@ -84,6 +91,33 @@ class KafkaConfig(Frozen):
             msg = f"{', '.join(found)} would hold a secret in clear text; name its variable in options_from_env"
             raise ValueError(msg)
         return options
+
+    @field_validator("options", "options_from_env")
+    @classmethod
+    def _not_sparks_own(cls, options: dict[str, str]) -> dict[str, str]:
+        if found := [name for name in options if name.lower().removeprefix("kafka.") in _SPARKS_OWN]:
+            msg = (
+                f"{', '.join(found)} cannot be set: Spark does it itself, from kafka.bootstrap_servers, "
+                "kafka.starting_offsets and the checkpoint"
+            )
+            raise ValueError(msg)
+        return options
+
+    @field_validator("options_from_env")
+    @classmethod
+    def _variables(cls, options: dict[str, str]) -> dict[str, str]:
+        if wrong := [name for name, variable in options.items() if not re.fullmatch(r"[A-Za-z_]\w*", variable)]:
+            msg = f"{', '.join(wrong)} must name an environment variable, not hold the value itself"
+            raise ValueError(msg)
+        return options
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _no_credentials(cls, servers: str) -> str:
+        if "@" in servers:
+            msg = "an address would hold a secret in clear text, and Kafka takes none there; see options_from_env"
+            raise ValueError(msg)
+        return servers
 
     @field_validator("topics")
     @classmethod
@@ -222,7 +256,7 @@ class IngestConfig(Frozen):
     maintenance: MaintenanceConfig = MaintenanceConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     spark: Options = Field(default_factory=dict)
-    """Spark settings that win over the defaults file."""
+    """Spark settings that win over the defaults file; what the run keeps of them has *** for secrets."""
 
     @field_validator("fields")
     @classmethod

@@ -5,7 +5,7 @@ Every fault names its place (`kafka.topics[0].format`), and an unknown key names
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 
 from kbit_spark.config.faults import models_in, other_kind, usage_error
+from kbit_spark.config.secrets import MASK, masked, masked_argument, secrets_in
 from kbit_spark.errors import UsageError, first_line
 from kbit_spark.schemas import Frozen
 
@@ -41,7 +42,7 @@ def load(model: type[Model], file: Path | None, overrides: Sequence[str] = ()) -
         if (other := other_kind(model, merged, source)) is not None:
             raise other from error
         place = f"{error.full_key}: " if error.full_key else ""
-        msg = f"{source}: {place}{_first_line(error)}"
+        msg = f"{source}: {place}{_reason(error, secret=_is_secret(error))}"
         raise UsageError(msg, "give every ??? a value; an ${oc.env:NAME} needs NAME in the environment") from error
     return validate(model, data, source, without_file=file is None)
 
@@ -65,8 +66,8 @@ def validate(model: type[Model], data: Any, source: str, *, without_file: bool =
 
 
 def dump(config: BaseModel) -> str:
-    """Return the configuration as YAML, for the terminal and the run's record; it holds no secret by construction."""
-    return yaml.safe_dump(config.model_dump(mode="json", exclude_none=True), sort_keys=False)
+    """Return the configuration as YAML, for the terminal and the run's record, its secrets masked."""
+    return yaml.safe_dump(masked(config.model_dump(mode="json", exclude_none=True)), sort_keys=False)
 
 
 def _read(file: Path | None) -> DictConfig:
@@ -78,7 +79,7 @@ def _read(file: Path | None) -> DictConfig:
         msg = f"cannot read the configuration {file}: {error.strerror or error}"
         raise UsageError(msg) from error
     except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
-        msg = f"{file} is not valid YAML: {' '.join(str(error).split())}"
+        msg = f"{file} is not valid YAML: {_reason(error, secret=_is_secret(error), whole=True)}"
         raise UsageError(msg) from error
     if not isinstance(loaded, DictConfig):
         msg = f"{file} must hold a mapping of keys, not a list"
@@ -102,21 +103,25 @@ def _include(model: type[BaseModel], merged: DictConfig) -> None:
 def _apply(merged: DictConfig, override: str) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key.strip():
-        msg = f"{override!r} is no override"
+        msg = f"{masked_argument(override)!r} is no override"
         raise UsageError(msg, "write it as section.key=value")
     try:
         value = OmegaConf.from_dotlist([f"value={text}"])["value"]
         OmegaConf.update(merged, key.strip(), value, force_add=True)
     except (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, IndexError) as error:
-        msg = f"override {override!r}: {_first_line(error)}"
+        shown = masked_argument(override)
+        msg = f"override {shown!r}: {_reason(error, secret=shown.endswith(f'={MASK}'))}"
         raise UsageError(msg) from error
 
 
-def _first_line(error: Exception) -> str:
-    return first_line(str(error)) or type(error).__name__
+def _is_secret(error: Exception) -> bool:
+    """Tell whether an error is about a value that is a secret; OmegaConf says where it stands."""
+    return bool(secrets_in([str(getattr(error, "full_key", ""))]))
 
 
-def secrets_in(options: Mapping[str, str]) -> list[str]:
-    """Return the names of options that would hold a secret in clear text."""
-    words = ("password", "secret", "jaas", "token", "keystore.key", "key.pem")
-    return [name for name in options if any(word in name.lower() for word in words)]
+def _reason(error: Exception, *, secret: bool, whole: bool = False) -> str:
+    """Return what is wrong, the first line or the whole of it; of a secret only the kind, as the text may quote it."""
+    text = str(error)
+    if secret and not text.startswith("Environment variable"):
+        return type(error).__name__
+    return (" ".join(text.split()) if whole else first_line(text)) or type(error).__name__

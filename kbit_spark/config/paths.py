@@ -10,9 +10,18 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from kbit_spark.config.secrets import in_address
+
 
 def absolute(path: str) -> str:
-    """Return a local path in full; a URI (``s3://``, ``dbfs:/``, ``abfss://``) unchanged."""
+    """Return a local path in full; a URI (``s3://``, ``dbfs:/``, ``abfss://``) unchanged.
+
+    Raises:
+        ValueError: the URI holds credentials.
+    """
+    if in_address(path):
+        msg = "the address would hold a secret in clear text; credentials come from the environment or from `spark`"
+        raise ValueError(msg)
     return path if ":/" in path else str(Path(path).expanduser().absolute())
 
 

@@ -43,7 +43,7 @@ class RegistryConfig(Frozen):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             msg = f"{parts.scheme}://{parts.hostname or ''} is no http or https address"
             raise ValueError(msg)
-        if parts.username or parts.password:
+        if "@" in url:  # also behind a / that a password holds
             msg = "the address would hold a secret in clear text; name its variable in basic_auth_from_env"
             raise ValueError(msg)
         return url.rstrip("/")

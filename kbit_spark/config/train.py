@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from kbit_spark.config.options import Options
 from kbit_spark.config.paths import DataPath
+from kbit_spark.config.secrets import secrets_in_model
 from kbit_spark.config.telemetry import TelemetryConfig
 from kbit_spark.schemas import Frozen
 
@@ -150,6 +151,8 @@ class TrainConfig(Frozen):
     """`cnn`, `mlp`, or `module:factory` of your own; the factory gets (input_shape, classes, **model_options)."""
 
     model_options: dict[str, Any] = Field(default_factory=dict)
+    """Never a secret: each checkpoint keeps them, because the model is made from them again."""
+
     world_size: int = Field(default=1, ge=1)
     """Ranks: one barrier task, one GPU (if there are any) each."""
 
@@ -191,7 +194,15 @@ class TrainConfig(Frozen):
     profile: ProfileConfig = ProfileConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     spark: Options = Field(default_factory=dict)
-    """Spark settings that win over the defaults file."""
+    """Spark settings that win over the defaults file; what the run keeps of them has *** for secrets."""
+
+    @field_validator("model_options")
+    @classmethod
+    def _no_secrets(cls, options: dict[str, Any]) -> dict[str, Any]:
+        if found := secrets_in_model(options):
+            msg = f"{', '.join(found)} would hold a secret in clear text; let the factory take it from the environment"
+            raise ValueError(msg)
+        return options
 
     @model_validator(mode="after")
     def _batch_for_each_rank(self) -> TrainConfig:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from kbit_spark.config.secrets import masked
 from kbit_spark.errors import RunError
 from kbit_spark.events import Event
 from kbit_spark.experiments.metrics import Epoch, best_validation, epochs_of, of_best_epoch, speeds
@@ -76,7 +77,7 @@ class Result(Frozen):
             resumed=any(event.kind == "train_resume" for event in events),
             stopped_early=outcome.stopped_early,
             checkpoint=outcome.checkpoint,
-            config=run.config.model_dump(mode="json"),
+            config=masked(run.config.model_dump(mode="json")),
         )
 
     def event(self) -> Event:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 
 from kbit_spark.config.ingest import KafkaConfig
-from kbit_spark.errors import RunError, UsageError
+from kbit_spark.config.secrets import MASK
+from kbit_spark.errors import RunError, UsageError, first_line
 from kbit_spark.schemas import OffsetRange, Places
 from kbit_spark.sources.continuity import TopicState
 from kbit_spark.sources.offsets import to_json
+from kbit_spark.sources.query import root_cause
 
 TIMEOUT_S = 10.0
 _FETCH_BYTES = 8 << 20
@@ -27,8 +36,15 @@ _FETCH_WAIT_MS = 10
 behind the fetch that the client sends ahead: with Kafka's default, half a second in each batch that ends where the
 topic does. Tasks read only what is there, so nothing is asked in vain for long."""
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
-_JAVA_TUNING = ("max.poll.records", "fetch.max.wait.ms", "receive.buffer.bytes", "send.buffer.bytes")
-"""Options of Java's client that librdkafka would refuse, and need not know: it reads no records here."""
+_NOT_FOR_LIBRDKAFKA = re.compile(
+    r'No such configuration property: "(?P<name>[^"]+)"'
+    r'|Configuration property "(?P<bounded>[^"]+)" value \S+ is outside allowed range'
+    r"|Unsupported (?P<class>partition\.assignment\.strategy)"
+)
+"""librdkafka refuses what only Java's client knows, or takes; it need not know them, since it reads no records here."""
+_BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+_NO_PROVIDER = "No provider for SASL mechanism"
+_HOST_CHECK = "ssl.endpoint.identification.algorithm"
 # librdkafka has its own names for what Java's client keeps in a JAAS line; Spark checks these at its own start
 _JAVA_ONLY = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore", "sasl.login", "sasl.client.callback")
 
@@ -43,6 +59,9 @@ def read_stream(spark: SparkSession, config: KafkaConfig, start: Places | None =
         spark: the session.
         config: what to read.
         start: where a stream without a checkpoint begins; None: where the configuration says.
+
+    Raises:
+        UsageError: an option that Spark does not take.
     """
     reader = (
         spark.readStream.format("kafka")
@@ -63,28 +82,70 @@ def read_stream(spark: SparkSession, config: KafkaConfig, start: Places | None =
         reader = reader.option("maxOffsetsPerTrigger", config.max_offsets_per_trigger)
     if config.min_partitions is not None:
         reader = reader.option("minPartitions", config.min_partitions)
-    for name, value in config.consumer_options().items():
-        reader = reader.option(f"kafka.{name.removeprefix('kafka.')}", value)
-    return reader.load()
+    for name, value in _options(config).items():
+        reader = reader.option(f"kafka.{name}", value)
+    try:
+        return reader.load()
+    except IllegalArgumentException as error:
+        raise _wrong_option(first_line(str(error)), config) from None
 
 
-def check_topics(config: KafkaConfig) -> None:
-    """Make sure that the broker answers and has every topic.
+def check_options(spark: SparkSession, config: KafkaConfig, unjudged: Iterable[str]) -> None:
+    """Let Spark and its own client judge the options, before anything is made.
+
+    A name that Java's client does not know either may be meant for a plugin of it, unless it looks like a misspelt one.
+
+    Args:
+        spark: the session.
+        config: what to read.
+        unjudged: names of options that `check_topics` could not judge.
 
     Raises:
-        UsageError: a consumer option that does not exist, or a secret that is not in the environment.
+        UsageError: an option that Spark does not take, that is misspelt, or whose value the client does not take.
+    """
+    read_stream(spark, config)
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    clients = jvm.org.apache.kafka.clients
+    if not isinstance(clients.consumer.ConsumerConfig, JavaClass):  # Databricks has it under another name
+        return
+    known = set(clients.consumer.ConsumerConfig.configNames())
+    for name in sorted(set(unjudged) - known):
+        if nearest := get_close_matches(name, known, n=1, cutoff=0.85):
+            msg = f"kafka.options: no client of Kafka knows {name}; did you mean {nearest[0]}?"
+            raise UsageError(msg)
+    settings = {**_options(config), "bootstrap.servers": config.bootstrap_servers}
+    try:
+        clients.consumer.ConsumerConfig({"key.deserializer": _BYTES, "value.deserializer": _BYTES, **settings})
+        clients.admin.AdminClient.create(settings).close(jvm.java.time.Duration.ZERO)  # asks nothing, but checks more
+    except Py4JJavaError as error:
+        kind, _, reason = root_cause(error).partition(": ")
+        if kind == "ConfigException":  # all else, a login for one, is told when the stream starts
+            raise _wrong_option(reason, config) from None
+
+
+def check_topics(config: KafkaConfig) -> tuple[str, ...]:
+    """Make sure that the broker answers and has every topic.
+
+    Returns:
+        Names of consumer options that only Spark's own client, Java's, can judge.
+
+    Raises:
+        UsageError: a value that a consumer option cannot have, or a secret that is not in the environment.
         RunError: no broker, wrong credentials, a missing topic.
     """
-    options = _client_options(config)
-    if options is None:
+    faults: list[KafkaError] = []
+    client, unjudged = _client(config, faults)
+    if client is None:
         logging.getLogger("kbit").info("credentials in Java's form: Spark's own client checks them")
-        return
-    there = _topics(config.bootstrap_servers, options)
+        return unjudged
+    there = _topics(config.bootstrap_servers, client, faults)
     missing = [topic.name for topic in config.topics if topic.name not in there]
     if missing:
         known = ", ".join(sorted(name for name in there if not name.startswith("__"))[:10]) or "none"
         msg = f"no topic {', '.join(missing)} at {config.bootstrap_servers}"
         raise RunError(msg, f"topics there: {known}")
+    return unjudged
 
 
 def topic_states(config: KafkaConfig) -> dict[str, TopicState] | None:
@@ -93,10 +154,9 @@ def topic_states(config: KafkaConfig) -> dict[str, TopicState] | None:
     Raises:
         RunError: the broker does not answer.
     """
-    options = _client_options(config)
-    if options is None:
+    client, _ = _client(config)
+    if client is None:
         return None
-    client = AdminClient({**options, "bootstrap.servers": config.bootstrap_servers, "log_level": 0}, logger=_silent())
     try:
         asked = client.describe_topics(
             TopicCollection([topic.name for topic in config.topics]), request_timeout=TIMEOUT_S
@@ -105,7 +165,7 @@ def topic_states(config: KafkaConfig) -> dict[str, TopicState] | None:
         parts = [TopicPartition(name, part.id) for name, topic in found.items() for part in topic.partitions]
         earliest = _offsets(client, parts, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         latest = _offsets(client, parts, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-    except (KafkaException, TimeoutError) as error:
+    except (KafkaException, TimeoutError, concurrent.futures.TimeoutError) as error:  # two, up to Python 3.10
         msg = f"the broker {config.bootstrap_servers} does not tell the offsets of the topics: {error}"
         raise RunError(msg, "start again once it answers; it needs the right to describe the topics") from error
     return {
@@ -123,12 +183,43 @@ def _offsets(client: AdminClient, parts: Sequence[TopicPartition], end: OffsetSp
     return {(part.topic, part.partition): int(answer.result(TIMEOUT_S).offset) for part, answer in asked.items()}
 
 
-def _client_options(config: KafkaConfig) -> dict[str, str] | None:
-    """Return the consumer options for librdkafka; None where they are for Java's client alone."""
-    options = {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
-    if java_only(options):
-        return None
-    return {name: value for name, value in options.items() if name not in _JAVA_TUNING}
+def _client(config: KafkaConfig, faults: list[KafkaError] | None = None) -> tuple[AdminClient | None, tuple[str, ...]]:
+    """Return librdkafka's client, None where only Java's could connect, and the names of options that it cannot judge.
+
+    Args:
+        config: what to connect to.
+        faults: gets what goes wrong in the background.
+    """
+    given = _options(config)
+    if java_only(given):
+        return None, tuple(given)
+    options = dict(given)
+    if options.get(_HOST_CHECK) == "":  # Java's word for it
+        options[_HOST_CHECK] = "none"
+    more: dict[str, Any] = {} if faults is None else {"error_cb": faults.append}
+    while True:
+        settings = {**options, "bootstrap.servers": config.bootstrap_servers, "log_level": 0, **more}
+        try:
+            client = AdminClient(settings, logger=_silent())
+            return client, tuple(name for name in given if name not in options)
+        except KafkaException as error:
+            reason = error.args[0].str().strip()
+            if _NO_PROVIDER in reason:  # Kerberos
+                return None, tuple(given)
+            found = _NOT_FOR_LIBRDKAFKA.search(reason)
+            if found is None or options.pop(found[str(found.lastgroup)], None) is None:
+                raise _wrong_option(reason, config) from None
+
+
+def _options(config: KafkaConfig) -> dict[str, str]:
+    return {name.removeprefix("kafka."): value for name, value in config.consumer_options().items()}
+
+
+def _wrong_option(reason: str, config: KafkaConfig) -> UsageError:
+    """Return what to tell of a client's reason, which may quote the value; for `from None`: the log gets causes."""
+    for variable in config.options_from_env.values():
+        reason = reason.replace(os.environ[variable] or MASK, MASK)
+    return UsageError(f"kafka.options: {reason}")
 
 
 def java_only(options: Iterable[str]) -> bool:
@@ -136,19 +227,7 @@ def java_only(options: Iterable[str]) -> bool:
     return any(name.removeprefix("kafka.").startswith(_JAVA_ONLY) for name in options)
 
 
-def _topics(bootstrap_servers: str, options: Mapping[str, str]) -> set[str]:
-    faults: list[KafkaError] = []
-    settings: dict[str, Any] = {
-        **options,
-        "bootstrap.servers": bootstrap_servers,
-        "error_cb": faults.append,
-        "log_level": 0,
-    }
-    try:
-        client = AdminClient(settings, logger=_silent())
-    except KafkaException as error:
-        msg = f"kafka.options: {error.args[0].str()}"
-        raise UsageError(msg) from error
+def _topics(bootstrap_servers: str, client: AdminClient, faults: list[KafkaError]) -> set[str]:
     try:
         return set(client.list_topics(timeout=TIMEOUT_S).topics)
     except KafkaException as error:
@@ -183,9 +262,7 @@ class Lag:
     """How many records wait behind the last batch, asked of the broker."""
 
     def __init__(self, config: KafkaConfig) -> None:
-        options = _client_options(config)
-        settings: dict[str, Any] = {**(options or {}), "bootstrap.servers": config.bootstrap_servers, "log_level": 0}
-        self._client = None if options is None else AdminClient(settings, logger=_silent())
+        self._client, _ = _client(config)
 
     def behind(self, ranges: Sequence[OffsetRange]) -> int | None:
         """Return the number of offsets behind the ends of `ranges`; None where the broker does not tell in time."""
@@ -193,8 +270,8 @@ class Lag:
             return None
         ends = {TopicPartition(r.topic, r.partition): r.end for r in ranges}
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = self._client.list_offsets(dict.fromkeys(ends, newest), request_timeout=2)
         try:
+            asked = self._client.list_offsets(dict.fromkeys(ends, newest), request_timeout=2)
             return sum(max(0, int(latest.result(2).offset) - ends[place]) for place, latest in asked.items())
-        except (KafkaException, TimeoutError):
+        except (KafkaException, TimeoutError, concurrent.futures.TimeoutError):  # two, up to Python 3.10
             return None

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
+from kbit_spark.config.secrets import masked
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.schemas import Frozen, OffsetRange, Snapshot
 
@@ -110,7 +111,7 @@ class Lineage(Frozen):
             versions=(snapshot.version,),
             kafka=snapshot.kafka,
             kafka_complete=snapshot.kafka_complete,
-            config=config.model_dump(mode="json"),
+            config=masked(config.model_dump(mode="json")),
             code=code,
             input_shape=None if tensor is None else tensor.shape,
         )

@@ -10,8 +10,9 @@ from pydantic import BaseModel
 
 from kbit_spark.config.experiment import ExperimentConfig
 from kbit_spark.config.ingest import IngestConfig, KafkaConfig
-from kbit_spark.config.load import dump, load, secrets_in, validate
+from kbit_spark.config.load import dump, load, validate
 from kbit_spark.config.options import flatten
+from kbit_spark.config.secrets import secrets_in
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import Frozen

@@ -57,8 +57,12 @@ def topics(kafka: KafkaConfig) -> str:
     if java_only(kafka.consumer_options()):
         msg = f"{kafka.bootstrap_servers} was not asked: kafka.options hold credentials in Java's form"
         raise Doubt(msg, "only Spark's own client reads them: start the job with trigger.available_now=true")
-    check_topics(kafka)
-    return f"{kafka.bootstrap_servers} answers and has {', '.join(topic.name for topic in kafka.topics)}"
+    unjudged = check_topics(kafka)
+    told = f"{kafka.bootstrap_servers} answers and has {', '.join(topic.name for topic in kafka.topics)}"
+    if unjudged:
+        msg = f"{told}, but only Spark's own client can judge {', '.join(unjudged)}"
+        raise Doubt(msg, "start the job with trigger.available_now=true")
+    return told
 
 
 def schemas(kafka: KafkaConfig, topic: TopicConfig, fields: Sequence[FieldSpec]) -> str:

@@ -109,6 +109,12 @@ def test_credentials_that_only_java_reads_are_no_proof(written: IngestConfig) ->
     assert (found.level, "was not asked" in found.message) == ("warn", True)
 
 
+def test_options_that_only_java_knows_are_named(written: IngestConfig) -> None:
+    kafka = {**written.kafka.model_dump(), "options": {"ssl.protocol": "TLSv1.3", "fetch.max.bytes": "9000000"}}
+    found = findings(changed(written, kafka=kafka))["kafka"]
+    assert (found.level, found.message.endswith("only Spark's own client can judge ssl.protocol")) == ("warn", True)
+
+
 def test_columns_that_the_table_will_gain(written: IngestConfig) -> None:
     more = [*written.model_dump()["fields"], {"name": "camera", "type": "string"}]
     assert "has no column camera" in faults(changed(written, fields=more))["table samples"]
