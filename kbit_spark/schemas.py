@@ -43,7 +43,8 @@ _ITEM_BYTES: dict[str, int] = {
 class Frozen(BaseModel):
     """An immutable value that refuses unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # the log gets pydantic's error as the cause of ours, and what was given may be a secret
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Tensor(Frozen):

@@ -40,10 +40,11 @@ def load(model: type[Model], file: Path | None, overrides: Sequence[str] = ()) -
         data = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         if (other := other_kind(model, merged, source)) is not None:
-            raise other from error
+            raise other from _cause(error)
         place = f"{error.full_key}: " if error.full_key else ""
         msg = f"{source}: {place}{_reason(error, secret=_is_secret(error))}"
-        raise UsageError(msg, "give every ??? a value; an ${oc.env:NAME} needs NAME in the environment") from error
+        hint = "give every ??? a value; an ${oc.env:NAME} needs NAME in the environment"
+        raise UsageError(msg, hint) from _cause(error)
     return validate(model, data, source, without_file=file is None)
 
 
@@ -80,7 +81,7 @@ def _read(file: Path | None) -> DictConfig:
         raise UsageError(msg) from error
     except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
         msg = f"{file} is not valid YAML: {_reason(error, secret=_is_secret(error), whole=True)}"
-        raise UsageError(msg) from error
+        raise UsageError(msg) from _cause(error)
     if not isinstance(loaded, DictConfig):
         msg = f"{file} must hold a mapping of keys, not a list"
         raise UsageError(msg)
@@ -110,13 +111,19 @@ def _apply(merged: DictConfig, override: str) -> None:
         OmegaConf.update(merged, key.strip(), value, force_add=True)
     except (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, IndexError) as error:
         shown = masked_argument(override)
-        msg = f"override {shown!r}: {_reason(error, secret=shown.endswith(f'={MASK}'))}"
-        raise UsageError(msg) from error
+        secret = shown.endswith(f"={MASK}")
+        msg = f"override {shown!r}: {_reason(error, secret=secret)}"
+        raise UsageError(msg) from (None if secret else error)
 
 
 def _is_secret(error: Exception) -> bool:
     """Tell whether an error is about a value that is a secret; OmegaConf says where it stands."""
     return bool(secrets_in([str(getattr(error, "full_key", ""))]))
+
+
+def _cause(error: Exception) -> Exception | None:
+    """Return an error as the cause of another one, which the log gets; none where it may quote a secret."""
+    return None if _is_secret(error) else error
 
 
 def _reason(error: Exception, *, secret: bool, whole: bool = False) -> str:
