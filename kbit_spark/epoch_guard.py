@@ -31,7 +31,9 @@ from kbit_spark.sources.continuity import (
 )
 from kbit_spark.sources.kafka import topic_states
 from kbit_spark.sources.offsets import CheckpointLog
+from kbit_spark.tables.append import epoch_name
 from kbit_spark.tables.ledger import batch_ranges, read_ledger
+from kbit_spark.tables.writer import TableWriter
 
 log = logging.getLogger("kbit.guard")
 
@@ -56,7 +58,8 @@ def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Calla
         raise _taken(ledger, config.tables.samples)
     topics = topic_states(config.kafka)
     lost = losses(ledger, topics) if topics is not None else ()
-    fault = checkpoint_fault(ledger, state, names)
+    taken = TableWriter(spark, config.tables.samples).last_version(epoch_name(config.stream_id, state.epoch))
+    fault = checkpoint_fault(ledger, state, names, taken)
     ids = {name: topic.topic_id for name, topic in (topics or {}).items() if topic.topic_id is not None}
     if lost and not config.guard.accept_loss:
         raise RunError(describe_losses(lost), f"to go on without them: {command('--accept-loss')}")

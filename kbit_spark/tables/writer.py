@@ -83,11 +83,14 @@ class TableWriter:
 
     def holds(self, transaction: Transaction) -> bool:
         """Tell whether a transaction, or a later one of its application, was committed."""
+        return self.last_version(transaction.app_id) >= transaction.version
+
+    def last_version(self, app_id: str) -> int:
+        """Return the last version that an application committed, -1 for none; a RESTORE undoes the rows, not this."""
         if self._delta is None:
-            found = DeltaTable(self._path).transaction_version(transaction.app_id)
-            return found is not None and found >= transaction.version
-        started = DeltaAppend(self._delta, self._path, transaction)
-        return started.last_version(transaction.app_id) >= transaction.version
+            found = DeltaTable(self._path).transaction_version(app_id)
+            return -1 if found is None else found
+        return DeltaAppend(self._delta, self._path, Transaction(app_id, 0)).last_version(app_id)
 
     def _missing_now(self, columns: StructType) -> list[StructField]:
         return self._missing(self._spark.read.format("delta").load(self._path).schema, columns)

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import KafkaException
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from kbit_spark import ingest
@@ -19,6 +20,7 @@ from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import LedgerState
 from kbit_spark.sources.continuity import TopicState, losses, resume_offsets
+from kbit_spark.tables.verify import verify
 from tests.fixtures.jobs import ROOT, coordinates, ingest_config, ingest_data, json_records, ledger, start
 from tests.fixtures.kafka import Kafka, Record
 
@@ -167,6 +169,47 @@ def test_a_restored_table(spark: SparkSession, stream: Stream, kafka: Kafka, tmp
     once(tmp_path, topic, range(140))
     run(config)
     once(tmp_path, topic, range(140))
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["done", "killed before Spark noted it"])
+def test_a_table_restored_by_one_batch(
+    spark: SparkSession, stream: Stream, kafka: Kafka, tmp_path: Path, noted: bool
+) -> None:
+    config, topic = stream
+    if not noted:
+        for name in ("1", ".1.crc"):
+            Path(config.checkpoint_dir, "commits", name).unlink()
+    restore(spark, config, back=1)
+    kafka.produce(topic, records(20))
+    refused(config, "--rebase", "restored to an older version", "is 0, but", f"{topic}[0] at 40")
+    run(config, rebase=True)
+    once(tmp_path, topic, range(80))
+    run(config)
+    once(tmp_path, topic, range(80))
+    assert verify(config.tables.samples, config.tables.rejected).faults == []
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["done", "killed before Spark noted it"])
+def test_a_table_restored_to_before_its_epoch(
+    spark: SparkSession, stream: Stream, kafka: Kafka, tmp_path: Path, noted: bool
+) -> None:
+    config, topic = stream
+    shutil.rmtree(config.checkpoint_dir)
+    kafka.produce(topic, records(20))
+    run(config, rebase=True)
+    if not noted:
+        for name in ("0", ".0.crc"):
+            Path(config.checkpoint_dir, "commits", name).unlink()
+    restore(spark, config, back=1)
+    refused(config, "--rebase", "restored to an older version", f"{topic}[0] at 60")
+    run(config, rebase=True)
+    once(tmp_path, topic, range(80))
+
+
+def restore(spark: SparkSession, config: IngestConfig, back: int) -> None:
+    """Restore the samples to the version that was there `back` commits ago."""
+    version = DeltaTable(config.tables.samples).version() - back
+    spark.sql(f"RESTORE TABLE delta.`{config.tables.samples}` TO VERSION AS OF {version}")
 
 
 def test_another_stream_into_the_same_table(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:

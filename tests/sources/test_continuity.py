@@ -51,7 +51,7 @@ def follows(reached: Places, batch_id: int, planned: int) -> CheckpointState:
     if planned:
         ends[batch_id + 1] = {place: offset + 5 for place, offset in reached.items()}
     begun = dict.fromkeys(reached, 0)
-    return CheckpointState("checkpoint", "e", begun, batch_id + planned, ends)
+    return CheckpointState("checkpoint", "e", begun, batch_id + planned, batch_id, ends)
 
 
 def broker(reached: Places, ahead: int = 3) -> Topics:
@@ -66,7 +66,10 @@ def broker(reached: Places, ahead: int = 3) -> Topics:
 @given(reached=PLACES, batch_id=st.integers(0, 50), planned=st.integers(0, 1))
 def test_what_continues_goes_on(reached: Places, batch_id: int, planned: int) -> None:
     ledger = state(reached, batch_id)
-    assert checkpoint_fault(ledger, follows(reached, batch_id, planned), TOPICS) is None
+    checkpoint = follows(reached, batch_id, planned)
+    killed = replace(checkpoint, done=batch_id - 1 if batch_id and not planned else checkpoint.done)
+    for there in (checkpoint, killed):  # killed between the table's commit and Spark's own
+        assert checkpoint_fault(ledger, there, TOPICS, taken=batch_id) is None
     assert losses(ledger, broker(reached)) == ()
     assert resume_offsets(ledger, broker(reached), (), "latest") == reached
 
@@ -81,12 +84,17 @@ def test_every_way_to_differ_is_named(reached: Places, batch_id: int, back: int,
         "is not the one that wrote": replace(good, epoch="other"),
         "is older than the table": replace(good, batch_id=batch_id - back),
         "its newest batch is none": replace(good, batch_id=None, ends={}),
-        "was restored to an older version": replace(good, batch_id=batch_id + 1 + back),
+        "was restored to an older version": replace(good, batch_id=batch_id + 1 + back, done=None),
+        f"has batch {batch_id + 1} as written": replace(good, batch_id=batch_id + 1, done=batch_id + 1),
         f"differ after batch {batch_id}: {place[0]}[{place[1]}] at": replace(good, ends=moved),
         f"differ after batch {batch_id}": replace(good, ends={}),
     }
     for words, checkpoint in wrong.items():
         assert words in str(checkpoint_fault(ledger, checkpoint, TOPICS))
+    for there in (good, follows(reached, batch_id, 1)):
+        fault = str(checkpoint_fault(ledger, there, TOPICS, taken=batch_id + 1))
+        assert "was restored to an older version" in fault
+        assert f"it has had batch {batch_id + 1} of the checkpoint" in fault
 
 
 @given(reached=PLACES, batch_id=st.integers(0, 50))
@@ -96,6 +104,8 @@ def test_another_epoch_may_begin_exactly_where_the_table_ends(reached: Places, b
     assert checkpoint_fault(ledger, begins, TOPICS) is None
     assert checkpoint_fault(ledger, replace(begins, batch_id=0), TOPICS) is None
     assert checkpoint_fault(ledger, replace(begins, batch_id=1), TOPICS) is not None
+    for undone, taken in ((replace(begins, batch_id=0, done=0), -1), (replace(begins, batch_id=0), 0), (begins, 0)):
+        assert "was restored to an older version" in str(checkpoint_fault(ledger, undone, TOPICS, taken))
     elsewhere = {place: offset + 1 for place, offset in reached.items()}
     assert checkpoint_fault(ledger, replace(begins, begun=elsewhere), TOPICS) is not None
 
@@ -107,18 +117,26 @@ def test_a_topic_that_is_read_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("complete", "batch_id", "words"),
+    ("complete", "batch_id", "done", "taken", "words"),
     [
-        (True, None, None),
-        (True, 0, None),
-        (True, 2, "holds none of the stream"),
-        (False, None, "has lost its oldest commits"),
-        (False, 2, None),
+        (True, None, None, -1, None),
+        (True, 0, None, -1, None),
+        (True, 0, 0, -1, "has batch 0 as written, but the table holds none of the stream"),
+        (True, 0, None, 0, "has batch 0 as written, but the table holds none of the stream"),
+        (True, 2, None, -1, "has batch 1 as written, but the table holds none of the stream"),
+        (False, None, None, -1, "has lost its oldest commits"),
+        (False, 2, 2, -1, None),
+        (False, 2, 1, 2, None),
+        (False, 3, 2, 2, None),
+        (False, 2, 1, 3, "is older than the table: its newest batch is 2, the table's 3"),
+        (False, 2, 2, 1, "the table is older than the checkpoint"),
     ],
 )
-def test_a_table_without_entries_of_the_stream(complete: bool, batch_id: int | None, words: str | None) -> None:
+def test_a_table_without_entries_of_the_stream(
+    complete: bool, batch_id: int | None, done: int | None, taken: int, words: str | None
+) -> None:
     ledger = LedgerState(None, {}, {}, complete=complete)
-    fault = checkpoint_fault(ledger, CheckpointState("checkpoint", "e", {}, batch_id), TOPICS)
+    fault = checkpoint_fault(ledger, CheckpointState("checkpoint", "e", {}, batch_id, done), TOPICS, taken)
     assert fault is None if words is None else words in str(fault)
 
 
