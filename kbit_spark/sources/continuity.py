@@ -98,11 +98,46 @@ def checkpoint_fault(
     return None
 
 
+def positions(ledger: LedgerState, checkpoint: CheckpointState, taken: int = -1) -> Places:
+    """Return the next offset of each partition that a stream reads, also of those that no ledger entry names yet.
+
+    Args:
+        ledger: the stream in the table.
+        checkpoint: its checkpoint, which has no fault.
+        taken: see `checkpoint_fault`.
+    """
+    newest = max(taken, -1 if checkpoint.done is None else checkpoint.done)
+    return {**(checkpoint.ends.get(newest, {}) if newest >= 0 else checkpoint.begun or {}), **ledger.reached}
+
+
 def losses(ledger: LedgerState, topics: Topics) -> tuple[Loss, ...]:
-    """Return what the stream has not read and cannot read any more, one item for each partition concerned."""
-    return tuple(
-        loss for place, offset in sorted(ledger.reached.items()) for loss in _loss(ledger, topics, place, offset)
-    )
+    """Return what the stream has not read and cannot read any more, one item for each partition concerned.
+
+    A partition that was added to a topic which the stream reads is to be read from 0 on.
+    """
+    known = {topic for topic, _ in ledger.reached}
+    added = {
+        (name, partition): first
+        for name, topic in topics.items()
+        for partition, first in topic.earliest.items()
+        if name in known and (name, partition) not in ledger.reached
+    }
+    lost = [loss for place, offset in ledger.reached.items() for loss in _loss(ledger, topics, place, offset)]
+    lost += [Loss(topic=t, partition=p, start=0, end=end, reason="retention") for (t, p), end in added.items() if end]
+    return tuple(sorted(lost, key=lambda loss: (loss.topic, loss.partition)))
+
+
+def needs_epoch(ledger: LedgerState, topics: Topics, new: Literal["earliest", "latest"]) -> bool:
+    """Tell whether a checkpoint cannot take up the topics that it does not know: Spark would read them from 0 on.
+
+    Args:
+        ledger: the stream, with its `positions`.
+        topics: those to read.
+        new: where a topic begins that the stream has not read.
+    """
+    known = {topic for topic, _ in ledger.reached}
+    added = [state for name, state in topics.items() if name not in known]
+    return any(new == "latest" or any(state.earliest.values()) for state in added)
 
 
 def resume_offsets(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import KafkaException
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -19,9 +19,9 @@ from kbit_spark import ingest
 from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import LedgerState
-from kbit_spark.sources.continuity import TopicState, losses, resume_offsets
+from kbit_spark.sources.continuity import Start, TopicState, losses, resume_offsets
 from kbit_spark.tables.verify import verify
-from tests.fixtures.jobs import ROOT, coordinates, ingest_config, ingest_data, json_records, ledger, start
+from tests.fixtures.jobs import ROOT, coordinates, eventually, ingest_config, ingest_data, json_records, ledger, start
 from tests.fixtures.kafka import Kafka, Record
 
 pytestmark = pytest.mark.kafka
@@ -244,6 +244,112 @@ def test_records_that_retention_removed(stream: Stream, kafka: Kafka, tmp_path: 
     (lost,) = [loss for entry in ledger(config.tables.samples) for loss in entry.lost]
     assert (lost.start, lost.end, lost.offsets, lost.reason) == (60, 75, 15, "retention")
     run(config)
+
+
+def remove(kafka: Kafka, topic: str, before: int, partition: int = 0) -> None:
+    """Remove the records of a partition below an offset, as retention would."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for answer in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+        answer.result(30)
+
+
+def whole(config: IngestConfig) -> bool:
+    """Tell whether the ledger agrees with the tables."""
+    return verify(config.tables.samples, config.tables.rejected).faults == []
+
+
+def test_a_topic_added_after_retention_needs_no_flag(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    _, topic = stream
+    added = kafka.topic("guard-added")
+    kafka.produce(added, records(30))
+    remove(kafka, added, 7)
+    kafka.produce(topic, records(5))
+    both = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json", added: "json"})
+    for _ in range(2):
+        run(both)
+        places = [*((topic, 0, offset) for offset in range(65)), *((added, 0, offset) for offset in range(7, 30))]
+        assert coordinates(tmp_path) == sorted(places)
+    assert whole(both)
+
+
+def test_a_topic_added_to_a_stream_that_starts_at_the_latest(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    _, topic = stream
+    added = kafka.topic("guard-added")
+    kafka.produce(added, records(30))
+    kafka.produce(topic, records(5))
+    both = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json", added: "json"})
+    both = both.model_copy(update={"kafka": both.kafka.model_copy(update={"starting_offsets": "latest"})})
+    run(both)
+    once(tmp_path, topic, range(65))
+    kafka.produce(added, records(4))
+    run(both)
+    assert [place for place in coordinates(tmp_path) if place[0] == added] == [(added, 0, i) for i in range(30, 34)]
+    assert whole(both)
+
+
+def test_a_partition_added_and_emptied_before_it_was_read(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    eventually(lambda: len(admin.list_topics(topic).topics[topic].partitions) == 2)
+    kafka.produce(topic, records(10), partition=1)
+    remove(kafka, topic, 4, partition=1)
+    refused(config, "--accept-loss", f"offsets 0 to 3 of {topic}[1]")
+    run(config, accept_loss=True)
+    places = [*((topic, 0, offset) for offset in range(60)), *((topic, 1, offset) for offset in range(4, 10))]
+    assert coordinates(tmp_path) == places
+    (lost,) = [loss for entry in ledger(config.tables.samples) for loss in entry.lost]
+    assert (lost.partition, lost.start, lost.end, lost.reason) == (1, 0, 4, "retention")
+    assert whole(config)
+
+
+def test_retention_passes_the_start_of_a_first_batch_that_failed(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic("guard")
+    kafka.produce(topic, records(30))
+    config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
+
+    def fail(*_: object) -> None:
+        msg = "the registry is down"
+        raise RunError(msg)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ingest.BatchWriter, "_write_samples", fail)
+        with pytest.raises(RunError, match="the registry is down"):
+            run(config)
+    remove(kafka, topic, 7)
+    with monkeypatch.context() as blind, pytest.raises(RunError, match=r"(?i)may have been lost|OffsetOutOf") as told:
+        blind.setattr(ingest, "check_continuity", lambda *_: Start())
+        run(config)
+    assert told.value.hint == "start again: the guard tells what Kafka no longer has, and how to go on"
+    refused(config, "--accept-loss", f"offsets 0 to 6 of {topic}[0]")
+    run(config, accept_loss=True)
+    once(tmp_path, topic, range(7, 30))
+    (lost,) = [loss for entry in ledger(config.tables.samples) for loss in entry.lost]
+    assert (lost.start, lost.end, lost.reason) == (0, 7, "retention")
+    assert whole(config)
+
+
+def test_a_topic_taken_back_after_the_log_was_cleaned(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    other = kafka.topic("guard-other")
+    kafka.produce(other, json_records(10))
+    alone = ingest_config(tmp_path, kafka.bootstrap_servers, {other: "json"})
+    run(alone, rebase=True)
+    table = DeltaTable(config.tables.samples)
+    table.create_checkpoint()
+    for version in range(table.version()):
+        Path(config.tables.samples, "_delta_log", f"{version:020d}.json").unlink()
+    kafka.produce(topic, records(20))
+    both = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json", other: "json"})
+    refused(both, "--rebase", f"has rows of {topic}, but its log no longer tells")
+    run(both, rebase=True)
+    samples = DeltaTable(config.tables.samples).to_pyarrow_table(columns=["_topic", "_offset"]).to_pylist()
+    of_topic = sorted(row["_offset"] for row in samples if row["_topic"] == topic)
+    assert of_topic == [offset for offset in range(80) if offset % 10 != 9]
+    run(both)
+    assert len(coordinates(tmp_path)) == 80 + 10
 
 
 def test_a_topic_made_anew(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:

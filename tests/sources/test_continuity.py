@@ -17,6 +17,8 @@ from kbit_spark.sources.continuity import (
     TopicState,
     checkpoint_fault,
     losses,
+    needs_epoch,
+    positions,
     resume_offsets,
 )
 
@@ -192,6 +194,43 @@ def test_what_is_new_begins_where_it_should(reached: Places, new: str) -> None:
     starts = resume_offsets(ledger, topics, (), new)  # type: ignore[arg-type]
     assert {starts[name, 9] for name in topics if name != "c"} == {EARLIEST}
     assert starts["c", 0] == (EARLIEST if new == "earliest" else LATEST)
+
+
+@given(reached=PLACES, first=st.integers(0, 5))
+def test_a_partition_that_was_added_is_lost_up_to_its_first_record(reached: Places, first: int) -> None:
+    ledger = state(reached, 1)
+    topics = {
+        name: replace(topic, earliest={**topic.earliest, 9: first}, latest={**topic.latest, 9: 7})
+        for name, topic in broker(reached).items()
+    }
+    lost = losses(ledger, topics)
+    expected = [(name, 9, 0, first, "retention") for name in sorted(topics) if first]
+    assert [(loss.topic, loss.partition, loss.start, loss.end, loss.reason) for loss in lost] == expected
+    assert {resume_offsets(ledger, topics, lost, "latest")[name, 9] for name in topics} == {first or EARLIEST}
+
+
+@given(reached=PLACES, new=st.sampled_from(["earliest", "latest"]), first=st.integers(0, 5))
+def test_a_topic_that_was_added_loses_nothing_and_begins_where_the_configuration_says(
+    reached: Places, new: str, first: int
+) -> None:
+    ledger, topics = state(reached, 1), {**broker(reached), "c": TopicState("id-c", {0: 0, 1: first}, {0: 5, 1: 9})}
+    assert losses(ledger, topics) == ()
+    assert needs_epoch(ledger, topics, new) == (new == "latest" or first > 0)  # type: ignore[arg-type]
+    assert not needs_epoch(ledger, broker(reached), new)  # type: ignore[arg-type]
+    starts = resume_offsets(ledger, topics, (), new)  # type: ignore[arg-type]
+    assert starts == {**reached, **dict.fromkeys([("c", 0), ("c", 1)], EARLIEST if new == "earliest" else LATEST)}
+
+
+def test_positions_are_those_of_the_newest_source_that_knows() -> None:
+    place, other, nothing = ("a", 0), ("b", 0), LedgerState(None, {}, {})
+    begun = CheckpointState("checkpoint", "e", {place: 3}, 0, None, {0: {place: 8}})
+    assert positions(nothing, begun) == {place: 3}  # the first batch failed
+    assert positions(nothing, begun, taken=0) == {place: 8}
+    later = replace(begun, batch_id=2, done=1, ends={1: {place: 8}, 2: {place: 9, other: 4}})
+    assert positions(nothing, later) == {place: 8}  # the log was cleaned; batch 2 is planned only
+    assert positions(nothing, later, taken=2) == {place: 9, other: 4}
+    assert positions(LedgerState(None, {place: 7}, {}), later) == {place: 7}
+    assert positions(LedgerState(None, {place: 7}, {}), CheckpointState("checkpoint")) == {place: 7}
 
 
 def test_a_topic_that_the_broker_does_not_tell_of_is_no_loss() -> None:
