@@ -36,7 +36,7 @@ from kbit_spark.sources.continuity import (
 from kbit_spark.sources.kafka import topic_states
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.tables.append import epoch_name
-from kbit_spark.tables.ledger import batch_ranges, read_ledger
+from kbit_spark.tables.ledger import batch_ranges, check_not_split, read_ledger
 from kbit_spark.tables.samples import samples_end
 from kbit_spark.tables.writer import TableWriter
 
@@ -61,6 +61,7 @@ def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Calla
     ledger, state = read_ledger(config.tables.samples, config.stream_id, names), checkpoint.state()
     if ledger.taken:
         raise _taken(ledger, config.tables.samples)
+    check_not_split(config.tables.samples, config.stream_id)
     topics = topic_states(config.kafka)
     ledger, fault = _compared(spark, config, ledger, state, topics)
     lost = losses(ledger, topics) if topics is not None else ()

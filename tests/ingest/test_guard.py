@@ -13,14 +13,14 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import KafkaException
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from kbit_spark import ingest
 from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import LedgerState
 from kbit_spark.sources.continuity import Start, TopicState, losses, resume_offsets
-from kbit_spark.tables.verify import verify
+from kbit_spark.tables.verify import read_history, verify
 from tests.fixtures.jobs import ROOT, coordinates, eventually, ingest_config, ingest_data, json_records, ledger, start
 from tests.fixtures.kafka import Kafka, Record
 
@@ -204,6 +204,57 @@ def test_a_table_restored_to_before_its_epoch(
     refused(config, "--rebase", "restored to an older version", f"{topic}[0] at 60")
     run(config, rebase=True)
     once(tmp_path, topic, range(80))
+
+
+def test_a_table_restored_between_two_batches(
+    spark: SparkSession, stream: Stream, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, topic = stream
+    kafka.produce(topic, records(100))
+    write = ingest.BatchWriter.write
+
+    def restoring(writer: ingest.BatchWriter, batch: DataFrame, batch_id: int) -> None:
+        write(writer, batch, batch_id)
+        if batch_id == 3:
+            restore(spark, config, back=1)
+
+    with monkeypatch.context() as meddled:
+        meddled.setattr(ingest.BatchWriter, "write", restoring)
+        with pytest.raises(RunError, match=r"restored the table to an older one while the stream was running"):
+            run(config)
+    once_in_samples = [entry.batch_id for _, entry in read_history(config.tables.samples).entries]
+    assert once_in_samples == [0, 1, 2]
+    refused(config, "--rebase", "restored to an older version", f"{topic}[0] at 100")
+    run(config, rebase=True)
+    once(tmp_path, topic, range(160))
+    assert whole(config)
+
+
+def test_a_table_restored_within_a_batch(
+    spark: SparkSession, stream: Stream, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, topic = stream
+    kafka.produce(topic, records(20))
+    prepare = ingest.BatchWriter._prepare
+
+    def restoring(*args: Any) -> Any:
+        prepared = prepare(*args)
+        restore(spark, config, back=1)
+        return prepared
+
+    with monkeypatch.context() as meddled:
+        meddled.setattr(ingest.BatchWriter, "_prepare", restoring)
+        run(config)  # the batch's own commit comes right behind the RESTORE, and nothing follows that could notice
+    for flags in ({}, {"rebase": True}, {"accept_loss": True}):
+        with pytest.raises(
+            RunError, match=rf"just after a RESTORE: {topic}\[0\] from offset 40 to 59 is missing"
+        ) as told:
+            run(config, **flags)
+    spark.sql(next(part for part in str(told.value.hint).split(" by ") if part.startswith("RESTORE")).partition(";")[0])
+    refused(config, "--rebase", "restored to an older version", f"{topic}[0] at 40")
+    run(config, rebase=True)
+    once(tmp_path, topic, range(80))
+    assert whole(config)
 
 
 def restore(spark: SparkSession, config: IngestConfig, back: int) -> None:
