@@ -33,7 +33,7 @@ from kbit_spark.sources.continuity import (
     positions,
     resume_offsets,
 )
-from kbit_spark.sources.kafka import topic_states
+from kbit_spark.sources.kafka import scanned_states, topic_states
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.tables.append import epoch_name
 from kbit_spark.tables.ledger import batch_ranges, check_not_split, read_ledger
@@ -62,7 +62,7 @@ def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Calla
     if ledger.taken:
         raise _taken(ledger, config.tables.samples)
     check_not_split(config.tables.samples, config.stream_id)
-    topics = topic_states(config.kafka)
+    topics = _asked(spark, config, ledger)
     ledger, fault = _compared(spark, config, ledger, state, topics)
     lost = losses(ledger, topics) if topics is not None else ()
     ids = {name: topic.topic_id for name, topic in (topics or {}).items() if topic.topic_id is not None}
@@ -76,6 +76,19 @@ def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Calla
     take_over()  # else the dead letters dropped next could be those of a batch that still becomes whole
     _begin_epoch(spark, config, checkpoint, state, ledger.reached)
     return Start(offsets or None, lost, ids)
+
+
+def _asked(spark: SparkSession, config: IngestConfig, ledger: LedgerState) -> Topics | None:
+    """Return the topics as the broker has them, None where it cannot be asked and nobody wants to accept a loss."""
+    topics = topic_states(spark, config.kafka)
+    if topics is not None:
+        return topics
+    log.warning(
+        "the topics were not checked, because nobody here reads kafka.options but Spark: one made anew goes unnoticed; "
+        "where Kafka no longer has what comes next, this goes on behind it: %s",
+        command("--accept-loss"),
+    )
+    return scanned_states(spark, config.kafka, ledger.reached) if config.guard.accept_loss else None
 
 
 def _compared(

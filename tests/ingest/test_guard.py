@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import KafkaException
 from deltalake import DeltaTable
@@ -19,10 +18,11 @@ from kbit_spark import ingest
 from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import LedgerState
+from kbit_spark.sources import java_admin
 from kbit_spark.sources.continuity import Start, TopicState, losses, resume_offsets
 from kbit_spark.tables.verify import read_history, verify
 from tests.fixtures.jobs import ROOT, coordinates, eventually, ingest_config, ingest_data, json_records, ledger, start
-from tests.fixtures.kafka import Kafka, Record
+from tests.fixtures.kafka import Kafka, Record, remove
 
 pytestmark = pytest.mark.kafka
 
@@ -286,22 +286,13 @@ def test_a_table_that_was_deleted(stream: Stream, tmp_path: Path) -> None:
 def test_records_that_retention_removed(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
     config, topic = stream
     kafka.produce(topic, records(40))
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for answer in admin.delete_records([TopicPartition(topic, 0, 75)]).values():
-        answer.result(30)
+    remove(kafka, topic, 75)
     refused(config, "--accept-loss", f"offsets 60 to 74 of {topic}[0]")
     run(config, accept_loss=True)
     assert coordinates(tmp_path) == [(topic, 0, offset) for offset in (*range(60), *range(75, 100))]
     (lost,) = [loss for entry in ledger(config.tables.samples) for loss in entry.lost]
     assert (lost.start, lost.end, lost.offsets, lost.reason) == (60, 75, 15, "retention")
     run(config)
-
-
-def remove(kafka: Kafka, topic: str, before: int, partition: int = 0) -> None:
-    """Remove the records of a partition below an offset, as retention would."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for answer in admin.delete_records([TopicPartition(topic, partition, before)]).values():
-        answer.result(30)
 
 
 def whole(config: IngestConfig) -> bool:
@@ -417,8 +408,71 @@ def test_a_topic_made_anew(stream: Stream, kafka: Kafka, tmp_path: Path) -> None
     assert len(coordinates(tmp_path)) == 130
 
 
+JAAS = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="kbit" password="right";',
+}
+PLAIN = {name: value for name, value in JAAS.items() if name != "sasl.jaas.config"} | {
+    "sasl.username": "kbit",
+    "sasl.password": "right",
+}
+
+
+@pytest.fixture
+def secured(spark: SparkSession, sasl_broker: str, tmp_path: Path) -> tuple[IngestConfig, str, Kafka]:
+    """Return a stream that has read 20 records with credentials that only Java's client understands."""
+    kafka = Kafka(sasl_broker, PLAIN)
+    topic = kafka.topic("secured")
+    kafka.produce(topic, records(20))
+    config = ingest_config(tmp_path, sasl_broker, {topic: "json"})
+    config = config.model_copy(update={"kafka": config.kafka.model_copy(update={"options": JAAS})})
+    run(config)
+    once(tmp_path, topic, range(20))
+    return config, topic, kafka
+
+
+def test_javas_credentials_do_not_blind_the_guard(secured: tuple[IngestConfig, str, Kafka], tmp_path: Path) -> None:
+    config, topic, kafka = secured
+    kafka.produce(topic, records(20))
+    remove(kafka, topic, 30)
+    refused(config, "--accept-loss", f"offsets 20 to 29 of {topic}[0]")
+    run(config, accept_loss=True)
+    places = [(topic, 0, offset) for offset in (*range(20), *range(30, 40))]
+    assert coordinates(tmp_path) == places
+    recreate(kafka, topic)
+    kafka.produce(topic, records(45))  # more than before: offsets alone would not tell
+    refused(config, "--accept-loss", f"{topic}[0] was made anew")
+    run(config, accept_loss=True)
+    assert coordinates(tmp_path) == sorted([*places, *((topic, 0, offset) for offset in range(45))])
+
+
+def test_where_nobody_can_ask_the_broker_a_loss_can_be_accepted(
+    secured: tuple[IngestConfig, str, Kafka],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config, topic, kafka = secured
+    monkeypatch.setattr(java_admin, "_PACKAGES", ("elsewhere",))
+    kafka.produce(topic, records(20))
+    remove(kafka, topic, 30)
+    with pytest.raises(RunError, match=r"(?i)may have been lost|OffsetOutOf"):
+        run(config)
+    assert any("the topics were not checked" in record.getMessage() for record in caplog.records)
+    run(config, accept_loss=True)
+    assert coordinates(tmp_path) == [(topic, 0, offset) for offset in (*range(20), *range(30, 40))]
+    (lost,) = [loss for entry in ledger(config.tables.samples) for loss in entry.lost]
+    assert (lost.start, lost.end, lost.reason) == (20, 30, "retention")
+    kafka.produce(topic, records(5))
+    run(config, accept_loss=True)
+    assert len(coordinates(tmp_path)) == 35
+    assert whole(config)
+
+
 def recreate(kafka: Kafka, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin = AdminClient(kafka.settings)
     admin.delete_topics([topic])[topic].result(30)
     deadline = time.monotonic() + 30
     while True:
