@@ -2,7 +2,8 @@
 
 A checkpoint that was deleted, exchanged or left behind by a restored table, a topic made anew, records that retention
 removed unread: each is refused in one line with the command that goes on. That command begins a new epoch, a checkpoint
-with a new id, exactly where the table ends.
+with a new id, exactly where the table ends. A topic that is new, and that the checkpoint cannot take up where it is to
+begin, gets a new epoch without a flag: nothing of it was read, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, SparkSession
@@ -28,17 +30,22 @@ from kbit_spark.sources.continuity import (
     TopicState,
     checkpoint_fault,
     losses,
+    needs_epoch,
+    positions,
     resume_offsets,
 )
-from kbit_spark.sources.kafka import topic_states
+from kbit_spark.sources.kafka import scanned_states, topic_states
 from kbit_spark.sources.offsets import CheckpointLog
-from kbit_spark.tables.ledger import batch_ranges, read_ledger
+from kbit_spark.tables.append import epoch_name
+from kbit_spark.tables.ledger import batch_ranges, check_not_split, read_ledger
+from kbit_spark.tables.samples import samples_end
+from kbit_spark.tables.writer import TableWriter
 
 log = logging.getLogger("kbit.guard")
 
 
 def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Callable[[], None]) -> Start:
-    """Return how the stream begins; a new epoch only where `config.guard` allows what makes one necessary.
+    """Return how the stream begins; in a new epoch where a topic is new, or where `config.guard` allows it.
 
     Args:
         spark: the session.
@@ -50,27 +57,64 @@ def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Calla
         RunError: checkpoint, topics and table do not continue each other, or another stream reads one of the topics
             into the table; it says how to go on.
     """
-    names = [topic.name for topic in config.kafka.topics]
+    names, new = [topic.name for topic in config.kafka.topics], config.kafka.starting_offsets
     checkpoint = CheckpointLog(spark, config.checkpoint_dir)
     ledger, state = read_ledger(config.tables.samples, config.stream_id, names), checkpoint.state()
     if ledger.taken:
         raise _taken(ledger, config.tables.samples)
-    topics = topic_states(config.kafka)
+    check_not_split(config.tables.samples, config.stream_id)
+    topics = _asked(spark, config, ledger)
+    ledger, fault = _compared(spark, config, ledger, state, topics)
     lost = losses(ledger, topics) if topics is not None else ()
-    fault = checkpoint_fault(ledger, state, names)
     ids = {name: topic.topic_id for name, topic in (topics or {}).items() if topic.topic_id is not None}
     if lost and not config.guard.accept_loss:
         raise RunError(describe_losses(lost), f"to go on without them: {command('--accept-loss')}")
     if fault is not None and not (config.guard.rebase or lost):
         raise RunError(fault, f"to go on {_where(ledger)} under a new checkpoint: {command('--rebase')}")
-    if fault is None and not lost:
+    if fault is None and not lost and not (state.begun and needs_epoch(ledger, topics or {}, new)):
         return Start(topic_ids=ids)
-    offsets = resume_offsets(
-        ledger, _from_ledger(ledger) if topics is None else topics, lost, config.kafka.starting_offsets
-    )
+    offsets = resume_offsets(ledger, _from_ledger(ledger) if topics is None else topics, lost, new)
     take_over()  # else the dead letters dropped next could be those of a batch that still becomes whole
     _begin_epoch(spark, config, checkpoint, state, ledger.reached)
     return Start(offsets or None, lost, ids)
+
+
+def _asked(spark: SparkSession, config: IngestConfig, ledger: LedgerState) -> Topics | None:
+    """Return the topics as the broker has them, None where it cannot be asked and nobody wants to accept a loss."""
+    topics = topic_states(spark, config.kafka)
+    if topics is not None:
+        return topics
+    log.warning(
+        "the topics were not checked, because nobody here reads kafka.options but Spark: one made anew goes unnoticed; "
+        "where Kafka no longer has what comes next, this goes on behind it: %s",
+        command("--accept-loss"),
+    )
+    return scanned_states(spark, config.kafka, ledger.reached) if config.guard.accept_loss else None
+
+
+def _compared(
+    spark: SparkSession, config: IngestConfig, ledger: LedgerState, state: CheckpointState, topics: Topics | None
+) -> tuple[LedgerState, str | None]:
+    """Return the ledger with the positions of all partitions that the stream reads, and the checkpoint's fault."""
+    names = [topic.name for topic in config.kafka.topics]
+    taken = TableWriter(spark, config.tables.samples).last_version(epoch_name(config.stream_id, state.epoch))
+    fault = checkpoint_fault(ledger, state, names, taken)
+    if fault is None:
+        ledger = replace(ledger, reached=positions(ledger, state, taken))
+    unknown = set(names) - {topic for topic, _ in ledger.reached}
+    if ledger.complete or not unknown:
+        return ledger, fault
+    rows = samples_end(spark, config.tables.samples, unknown)  # a topic may have been read before the log begins
+    named = ", ".join(sorted({topic for topic, _ in rows}))
+    if rows and fault is None:
+        fault = f"{config.tables.samples} has rows of {named}, but its log no longer tells how far that was read"
+    others = {
+        (name, partition): first
+        for name, topic in (topics or {}).items()
+        for partition, first in topic.earliest.items()
+        if name in {topic for topic, _ in rows}
+    }
+    return replace(ledger, reached={**others, **rows, **ledger.reached}), fault
 
 
 def describe_losses(lost: Sequence[Loss]) -> str:

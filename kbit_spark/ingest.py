@@ -30,7 +30,7 @@ from kbit_spark.sources.gathering import gathered
 from kbit_spark.sources.kafka import Lag, check_options, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
-from kbit_spark.tables.append import Append, Transaction
+from kbit_spark.tables.append import Append, Transaction, epoch_name
 from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
 from kbit_spark.tables.maintenance import TableCare
 from kbit_spark.tables.samples import (
@@ -195,7 +195,7 @@ class BatchWriter:
     def _transaction(self, batch_id: int) -> Transaction:
         if self._epoch is None:
             self._epoch = self._log.query_id() or "none"
-        return Transaction(f"kbit:{self._config.stream_id}:{self._epoch}", batch_id)
+        return Transaction(epoch_name(self._config.stream_id, self._epoch), batch_id)
 
     def _write_rejected(self, batch: DataFrame, transaction: Transaction, engine: Engine) -> Append | None:
         """Read and decode the batch once more for its bad records: they are few, and keeping all would cost more.

@@ -30,6 +30,9 @@ class CheckpointState:
     batch_id: int | None = None
     """The newest batch that was planned, done or not."""
 
+    done: int | None = None
+    """The newest batch that Spark has noted as done."""
+
     ends: Mapping[int, Places] = field(default_factory=dict)
     """Where the newest two batches end."""
 
@@ -60,33 +63,34 @@ class Start:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
-def checkpoint_fault(ledger: LedgerState, checkpoint: CheckpointState, topics: Collection[str]) -> str | None:
+def checkpoint_fault(
+    ledger: LedgerState, checkpoint: CheckpointState, topics: Collection[str], taken: int = -1
+) -> str | None:
     """Return why the stream cannot go on with a checkpoint, None if it can.
 
     Args:
         ledger: the stream in the table, for these topics.
         checkpoint: the checkpoint.
         topics: the topics that the stream is to read.
+        taken: the newest batch of the checkpoint's epoch that the table would not take once more, -1 for none. It is
+            of the table's transactions, which a RESTORE does not undo: such a batch may be there without its rows.
     """
     if checkpoint.damage is not None:
         return checkpoint.damage
     place, last, batch_id = f"the checkpoint {checkpoint.path}", ledger.last, checkpoint.batch_id
     if last is None:
-        return _fault_without_entries(ledger, checkpoint)
+        return _fault_without_entries(ledger, checkpoint, taken)
     if checkpoint.begun is None:
         return f"{place} is not there or has not begun, but the table holds the stream up to batch {last.batch_id}"
     if checkpoint.epoch != last.epoch:
-        if not batch_id and not _differences(checkpoint.begun, ledger.reached):
-            return None  # it begins exactly where the table ends
+        if not batch_id and not _differences(checkpoint.begun, ledger.reached):  # it begins where the table ends
+            return _restored(last.batch_id, checkpoint, taken, before=-1)
         return f"{place} is not the one that wrote batch {last.batch_id}, the newest of the stream in the table"
     if batch_id is None or batch_id < last.batch_id:
         older = "none" if batch_id is None else str(batch_id)
         return f"{place} is older than the table: its newest batch is {older}, the table's {last.batch_id}"
-    if batch_id > last.batch_id + 1:
-        return (
-            f"the table was restored to an older version: its newest batch of the stream is {last.batch_id}, but "
-            f"{place} has batch {batch_id - 1} as written"
-        )
+    if restored := _restored(last.batch_id, checkpoint, taken, before=last.batch_id):
+        return restored
     if differences := _differences(checkpoint.ends.get(last.batch_id, {}), ledger.reached):
         return f"{place} and the table differ after batch {last.batch_id}: {differences[0]}"
     if unread := {topic for topic, _ in checkpoint.ends[batch_id]} - set(topics):
@@ -94,11 +98,46 @@ def checkpoint_fault(ledger: LedgerState, checkpoint: CheckpointState, topics: C
     return None
 
 
+def positions(ledger: LedgerState, checkpoint: CheckpointState, taken: int = -1) -> Places:
+    """Return the next offset of each partition that a stream reads, also of those that no ledger entry names yet.
+
+    Args:
+        ledger: the stream in the table.
+        checkpoint: its checkpoint, which has no fault.
+        taken: see `checkpoint_fault`.
+    """
+    newest = max(taken, -1 if checkpoint.done is None else checkpoint.done)
+    return {**(checkpoint.ends.get(newest, {}) if newest >= 0 else checkpoint.begun or {}), **ledger.reached}
+
+
 def losses(ledger: LedgerState, topics: Topics) -> tuple[Loss, ...]:
-    """Return what the stream has not read and cannot read any more, one item for each partition concerned."""
-    return tuple(
-        loss for place, offset in sorted(ledger.reached.items()) for loss in _loss(ledger, topics, place, offset)
-    )
+    """Return what the stream has not read and cannot read any more, one item for each partition concerned.
+
+    A partition that was added to a topic which the stream reads is to be read from 0 on.
+    """
+    known = {topic for topic, _ in ledger.reached}
+    added = {
+        (name, partition): first
+        for name, topic in topics.items()
+        for partition, first in topic.earliest.items()
+        if name in known and (name, partition) not in ledger.reached
+    }
+    lost = [loss for place, offset in ledger.reached.items() for loss in _loss(ledger, topics, place, offset)]
+    lost += [Loss(topic=t, partition=p, start=0, end=end, reason="retention") for (t, p), end in added.items() if end]
+    return tuple(sorted(lost, key=lambda loss: (loss.topic, loss.partition)))
+
+
+def needs_epoch(ledger: LedgerState, topics: Topics, new: Literal["earliest", "latest"]) -> bool:
+    """Tell whether a checkpoint cannot take up the topics that it does not know: Spark would read them from 0 on.
+
+    Args:
+        ledger: the stream, with its `positions`.
+        topics: those to read.
+        new: where a topic begins that the stream has not read.
+    """
+    known = {topic for topic, _ in ledger.reached}
+    added = [state for name, state in topics.items() if name not in known]
+    return any(new == "latest" or any(state.earliest.values()) for state in added)
 
 
 def resume_offsets(
@@ -118,14 +157,35 @@ def resume_offsets(
     return {place: behind.get(place, offset) for place, offset in offsets.items()}
 
 
-def _fault_without_entries(ledger: LedgerState, checkpoint: CheckpointState) -> str | None:
-    if checkpoint.batch_id is None and not ledger.complete:
+def _restored(newest: int, checkpoint: CheckpointState, taken: int, *, before: int) -> str | None:
+    """Return the fault of a table that lacks batches of the checkpoint's epoch behind `before`, None if it has all.
+
+    Whoever takes a batch that the checkpoint has as done for one that a crash left unfinished loses its rows.
+    """
+    start = f"the table was restored to an older version: its newest batch of the stream is {newest}, but "
+    if (written := _written(checkpoint)) > before:
+        return f"{start}the checkpoint {checkpoint.path} has batch {written} as written"
+    return f"{start}it has had batch {taken} of the checkpoint {checkpoint.path}" if taken > before else None
+
+
+def _written(checkpoint: CheckpointState) -> int:
+    """Return the newest batch that a checkpoint has as written, -1 for none: each plan means that the one before is."""
+    planned = -1 if checkpoint.batch_id is None else checkpoint.batch_id - 1
+    return planned if checkpoint.done is None else max(planned, checkpoint.done)
+
+
+def _fault_without_entries(ledger: LedgerState, checkpoint: CheckpointState, taken: int) -> str | None:
+    place, written = f"the checkpoint {checkpoint.path}", _written(checkpoint)
+    if ledger.complete:
+        if max(written, taken) < 0:
+            return None
+        return f"{place} has batch {max(written, taken)} as written, but the table holds none of the stream"
+    if checkpoint.batch_id is None:
         return "the table's log has lost its oldest commits, so nobody knows whether the stream was there before"
-    if checkpoint.batch_id and ledger.complete:
-        return (
-            f"the checkpoint {checkpoint.path} has batch {checkpoint.batch_id - 1} as written, but the table holds "
-            "none of the stream"
-        )
+    if taken > checkpoint.batch_id:
+        return f"{place} is older than the table: its newest batch is {checkpoint.batch_id}, the table's {taken}"
+    if 0 <= taken < written:
+        return f"the table is older than {place}: its newest batch is {taken}, the checkpoint has {written} as written"
     return None
 
 

@@ -16,12 +16,14 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from kbit_spark.config.ingest import KafkaConfig
 from kbit_spark.config.secrets import MASK
 from kbit_spark.errors import RunError, UsageError, first_line
 from kbit_spark.schemas import OffsetRange, Places
 from kbit_spark.sources.continuity import TopicState
+from kbit_spark.sources.java_admin import java_topic_states
 from kbit_spark.sources.offsets import to_json
 from kbit_spark.sources.query import root_cause
 
@@ -65,29 +67,35 @@ def read_stream(spark: SparkSession, config: KafkaConfig, start: Places | None =
     """
     reader = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", config.bootstrap_servers)
-        .option("subscribe", ",".join(topic.name for topic in config.topics))
         .option("startingOffsets", config.starting_offsets if start is None else to_json(start))
         .option("failOnDataLoss", "true")
         .option("includeHeaders", "true")
-        # Kafka's default would give records of transactions that were aborted, or may be yet
-        .option("kafka.isolation.level", "read_committed")
-        # Kafka's defaults, 1 MiB a partition and 64 KiB, make a batch wait for many small answers
-        .option("kafka.max.partition.fetch.bytes", _FETCH_BYTES)
-        .option("kafka.receive.buffer.bytes", _RECEIVE_BUFFER_BYTES)
-        .option("kafka.max.poll.records", _POLL_RECORDS)
-        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
     )
     if config.max_offsets_per_trigger is not None:
         reader = reader.option("maxOffsetsPerTrigger", config.max_offsets_per_trigger)
     if config.min_partitions is not None:
         reader = reader.option("minPartitions", config.min_partitions)
-    for name, value in _options(config).items():
-        reader = reader.option(f"kafka.{name}", value)
     try:
-        return reader.load()
+        return reader.options(**_reader_options(config)).load()
     except IllegalArgumentException as error:
         raise _wrong_option(first_line(str(error)), config) from None
+
+
+def _reader_options(config: KafkaConfig) -> dict[str, str]:
+    """Return the options of Spark's source that a stream and a single read have in common; the user's own win."""
+    options: dict[str, Any] = {
+        "kafka.bootstrap.servers": config.bootstrap_servers,
+        "subscribe": ",".join(topic.name for topic in config.topics),
+        # Kafka's default would give records of transactions that were aborted, or may be yet
+        "kafka.isolation.level": "read_committed",
+        # Kafka's defaults, 1 MiB a partition and 64 KiB, make a batch wait for many small answers
+        "kafka.max.partition.fetch.bytes": _FETCH_BYTES,
+        "kafka.receive.buffer.bytes": _RECEIVE_BUFFER_BYTES,
+        "kafka.max.poll.records": _POLL_RECORDS,
+        "kafka.fetch.max.wait.ms": _FETCH_WAIT_MS,
+    }
+    own = {f"kafka.{name}": value for name, value in _options(config).items()}
+    return {**{name: str(value) for name, value in options.items()}, **own}
 
 
 def check_options(spark: SparkSession, config: KafkaConfig, unjudged: Iterable[str]) -> None:
@@ -148,15 +156,16 @@ def check_topics(config: KafkaConfig) -> tuple[str, ...]:
     return unjudged
 
 
-def topic_states(config: KafkaConfig) -> dict[str, TopicState] | None:
-    """Return the topics as the broker has them; None where only Java's client could ask (credentials in its form).
+def topic_states(spark: SparkSession, config: KafkaConfig) -> dict[str, TopicState] | None:
+    """Return the topics as the broker has them; None where only Java's client could ask, and is not to be found.
 
     Raises:
         RunError: the broker does not answer.
     """
     client, _ = _client(config)
     if client is None:
-        return None
+        names = [topic.name for topic in config.topics]
+        return java_topic_states(spark, config.bootstrap_servers, _options(config), names)
     try:
         asked = client.describe_topics(
             TopicCollection([topic.name for topic in config.topics]), request_timeout=TIMEOUT_S
@@ -175,6 +184,31 @@ def topic_states(config: KafkaConfig) -> dict[str, TopicState] | None:
             {part.id: latest[name, part.id] for part in topic.partitions},
         )
         for name, topic in found.items()
+    }
+
+
+def scanned_states(spark: SparkSession, config: KafkaConfig, reached: Places) -> dict[str, TopicState]:
+    """Return the topics, without ids, by a reading of all their records, for where nobody can ask the broker.
+
+    A partition without records is taken to be where the stream is, and none to end before that: the last offsets may be
+    markers of transactions, which nobody sees.
+
+    Args:
+        spark: the session.
+        config: the broker and the topics.
+        reached: the next offset of each partition that the stream has read.
+    """
+    records = spark.read.format("kafka").options(**_reader_options(config)).load()
+    ends = records.groupBy("topic", "partition").agg(sf.min("offset").alias("first"), sf.max("offset").alias("last"))
+    first, behind = dict(reached), dict(reached)
+    for row in ends.collect():
+        first[row["topic"], row["partition"]] = row["first"]
+        behind[row["topic"], row["partition"]] = max(row["last"] + 1, reached.get((row["topic"], row["partition"]), 0))
+    return {
+        topic.name: TopicState(
+            None, *({p: at for (t, p), at in end.items() if t == topic.name} for end in (first, behind))
+        )
+        for topic in config.topics
     }
 
 

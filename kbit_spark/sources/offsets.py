@@ -76,8 +76,9 @@ class CheckpointLog:
             return CheckpointState(self.checkpoint_dir, damage=error.message)
 
     def _intact_state(self) -> CheckpointState:
-        for done in self._batches("commits")[-1:]:  # Spark reads it at its start
-            self._last_object(f"commits/{done}")
+        done = self._batches("commits")[-1:]
+        for batch_id in done:  # Spark reads it at its start
+            self._last_object(f"commits/{batch_id}")
         begun = self._offsets("sources/0/0") if self._read("sources/0/0") is not None else None
         batches = self._batches("offsets")
         return CheckpointState(
@@ -85,6 +86,7 @@ class CheckpointLog:
             epoch=self.query_id(),
             begun=None if begun is None else places(begun),
             batch_id=batches[-1] if batches else None,
+            done=done[0] if done else None,
             ends={batch_id: places(self._offsets(f"offsets/{batch_id}")) for batch_id in batches[-2:]},
         )
 

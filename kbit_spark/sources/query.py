@@ -24,6 +24,9 @@ POLL_S = 0.2
 COMMIT_WAIT_S = 5.0
 _LOG_CONFLICTS = ("CONCURRENT_STREAM_LOG_UPDATE", "FAILED_RENAME_PATH")
 """Spark's errors where a file of its log is there already, seen before it is renamed or just then."""
+_DATA_LOSS = ("data may have been lost", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException")
+"""What Spark and Kafka's client say of records that were removed before they were read."""
+
 WriteBatch = Callable[[DataFrame, int], None]
 log = logging.getLogger("kbit.query")
 
@@ -101,6 +104,8 @@ class Query:
             msg = f"another process writes to the checkpoint {self._checkpoint_dir} at the same time"
             raise RunError(msg, "let only one of them run, then start again; nothing is lost") from error
         msg = f"the stream stopped: {root_cause(cause)}"
+        if any(word in f"{error} {msg}" for word in _DATA_LOSS):
+            raise RunError(msg, "start again: the guard tells what Kafka no longer has, and how to go on") from error
         raise RunError(
             msg, "nothing is lost: the batch runs again at the next start; details are in the log"
         ) from error

@@ -29,6 +29,11 @@ class Transaction:
     version: int
 
 
+def epoch_name(stream_id: str, epoch: str | None) -> str:
+    """Return the application id of a stream's batches under one checkpoint, by its query id."""
+    return f"kbit:{stream_id}:{epoch or 'none'}"
+
+
 class Append(Protocol):
     """One append under way."""
 

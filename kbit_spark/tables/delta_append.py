@@ -28,6 +28,9 @@ class Turns:
     taken: int
     """The count as the writer knows it."""
 
+    newest: int = -1
+    """The version of the table that the writer's last commit made."""
+
     def next(self) -> Transaction:
         """Return the turn to take."""
         return Transaction(self.name, self.taken + 1)
@@ -104,6 +107,10 @@ class DeltaAppend:
         self._files: Any = classes.to_seq([])
         self.added: tuple[str, ...] = ()
 
+    def version(self) -> int:
+        """Return the version of the table that the transaction began with."""
+        return int(self._delta.readVersion())
+
     def table_metadata(self) -> Any:
         """Return the table's metadata in the JVM; such objects compare there, by value."""
         return self._delta.metadata()
@@ -157,13 +164,14 @@ class DeltaAppend:
         for transaction in (self._transaction, *([self._turns.next()] if self._turns else [])):
             actions = actions.appended(self._set(transaction))
         try:
-            self._delta.commit(actions, self._operation(user_metadata))
+            version = int(self._delta.commit(actions, self._operation(user_metadata)))
         except Py4JJavaError as error:
             if error.java_exception.getClass().getSimpleName() != "ConcurrentTransactionException":
                 raise
             raise not_alone(self._path) from error
         if self._turns is not None:
             self._turns.taken += 1
+            self._turns.newest = version
 
     def undo(self) -> None:
         """Remove the files that were committed."""

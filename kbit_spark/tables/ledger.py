@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from kbit_spark.errors import RunError
 from kbit_spark.schemas import LedgerEntry, LedgerState, OffsetRange, Places, merge_ranges
 from kbit_spark.tables.log import newest_first
 
@@ -38,6 +39,36 @@ def read_ledger(table: str, stream_id: str, topics: Collection[str]) -> LedgerSt
             return LedgerState(last, reached, topic_ids)
     taken = {topic: others[topic] for topic in waiting & others.keys()}
     return LedgerState(last, reached, topic_ids, complete=oldest == 0, taken=taken)
+
+
+def check_not_split(table: str, stream_id: str) -> None:
+    """Make sure that the stream's newest batch begins where the one before it ends, or behind what was given up.
+
+    A RESTORE between the writing of a batch and its commit leaves a hole in front of it, which no offset tells later.
+
+    Raises:
+        RunError: it begins later, or the table's log cannot be read.
+    """
+    found: list[tuple[int, LedgerEntry]] = []
+    for commit in newest_first(table):
+        entry = LedgerEntry.from_metadata(commit.user_metadata)
+        if entry is not None and entry.stream_id == stream_id:
+            found.append((commit.version, entry))
+        if len(found) == 2:
+            break
+    else:
+        return
+    (version, newest), (_, before) = found
+    reached = {(r.topic, r.partition): r.end for r in before.ranges}
+    reached |= {(loss.topic, loss.partition): loss.end for loss in newest.lost}
+    for r in newest.ranges:
+        if (end := reached.get((r.topic, r.partition), r.start)) < r.start:
+            msg = (
+                f"batch {newest.batch_id} was written into {table} just after a RESTORE: {r.topic}[{r.partition}] from "
+                f"offset {end} to {r.start - 1} is missing"
+            )
+            again = f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {version - 1}"
+            raise RunError(msg, f"take the batch out too, by {again}; then start again: the guard tells how to go on")
 
 
 def batch_ranges(table: str, stream_id: str) -> tuple[OffsetRange, ...]:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -88,6 +88,20 @@ def newest_first(table: str, last: int | None = None) -> Iterator[Commit]:
                     continue
                 yield commit
                 newest = _restored_version(table, commit) if commit.operation == "RESTORE" else commit.version
+
+
+def restored_among(table: str, versions: Iterable[int]) -> int | None:
+    """Return the first of some versions whose commit is a RESTORE, None where none is; the log is not listed.
+
+    Raises:
+        RunError: the log cannot be read.
+    """
+    with _readable(table) as (store, folder):
+        for version in versions:
+            with suppress(FileNotFoundError):  # one that was cleaned up
+                if _read(store, folder, version).operation == "RESTORE":
+                    return version
+    return None
 
 
 @contextmanager

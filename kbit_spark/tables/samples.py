@@ -5,7 +5,7 @@ Partitioned by split: every data file is then of one split, so a training plan n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pydantic import ValidationError
 from pyspark.sql import Column, SparkSession
@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from kbit_spark.config.ingest import IngestConfig, SplitConfig
-from kbit_spark.schemas import OWN_COLUMNS, SPLIT_COLUMN, FieldSpec, Tensor
+from kbit_spark.schemas import OWN_COLUMNS, SPLIT_COLUMN, FieldSpec, Places, Tensor
 from kbit_spark.tables.delta import ensure_table, table_schema
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -108,6 +108,13 @@ def samples_schema(value: StructType) -> StructType:
     """Return the table's columns for decoded values of this type."""
     columns = [StructField(field.name, field.dataType, True, field.metadata) for field in value]
     return StructType([*columns, *COORDINATES])
+
+
+def samples_end(spark: SparkSession, path: str, topics: Collection[str]) -> Places:
+    """Return the offset behind the last row of each partition of some topics; partitions without rows are left out."""
+    rows = spark.read.format("delta").load(path).where(sf.col("_topic").isin(*topics))
+    ends = rows.groupBy("_topic", "_partition").agg(sf.max("_offset").alias("last")).collect()
+    return {(row["_topic"], row["_partition"]): row["last"] + 1 for row in ends}
 
 
 def sample_columns(split: SplitConfig) -> list[Column]:

@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import KafkaException
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 
 from kbit_spark import ingest
 from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import LedgerState
-from kbit_spark.sources.continuity import TopicState, losses, resume_offsets
-from tests.fixtures.jobs import ROOT, coordinates, ingest_config, ingest_data, json_records, ledger, start
-from tests.fixtures.kafka import Kafka, Record
+from kbit_spark.sources import java_admin
+from kbit_spark.sources.continuity import Start, TopicState, losses, resume_offsets
+from kbit_spark.tables.verify import read_history, verify
+from tests.fixtures.jobs import ROOT, coordinates, eventually, ingest_config, ingest_data, json_records, ledger, start
+from tests.fixtures.kafka import Kafka, Record, remove
 
 pytestmark = pytest.mark.kafka
 
@@ -169,6 +171,98 @@ def test_a_restored_table(spark: SparkSession, stream: Stream, kafka: Kafka, tmp
     once(tmp_path, topic, range(140))
 
 
+@pytest.mark.parametrize("noted", [True, False], ids=["done", "killed before Spark noted it"])
+def test_a_table_restored_by_one_batch(
+    spark: SparkSession, stream: Stream, kafka: Kafka, tmp_path: Path, noted: bool
+) -> None:
+    config, topic = stream
+    if not noted:
+        for name in ("1", ".1.crc"):
+            Path(config.checkpoint_dir, "commits", name).unlink()
+    restore(spark, config, back=1)
+    kafka.produce(topic, records(20))
+    refused(config, "--rebase", "restored to an older version", "is 0, but", f"{topic}[0] at 40")
+    run(config, rebase=True)
+    once(tmp_path, topic, range(80))
+    run(config)
+    once(tmp_path, topic, range(80))
+    assert verify(config.tables.samples, config.tables.rejected).faults == []
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["done", "killed before Spark noted it"])
+def test_a_table_restored_to_before_its_epoch(
+    spark: SparkSession, stream: Stream, kafka: Kafka, tmp_path: Path, noted: bool
+) -> None:
+    config, topic = stream
+    shutil.rmtree(config.checkpoint_dir)
+    kafka.produce(topic, records(20))
+    run(config, rebase=True)
+    if not noted:
+        for name in ("0", ".0.crc"):
+            Path(config.checkpoint_dir, "commits", name).unlink()
+    restore(spark, config, back=1)
+    refused(config, "--rebase", "restored to an older version", f"{topic}[0] at 60")
+    run(config, rebase=True)
+    once(tmp_path, topic, range(80))
+
+
+def test_a_table_restored_between_two_batches(
+    spark: SparkSession, stream: Stream, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, topic = stream
+    kafka.produce(topic, records(100))
+    write = ingest.BatchWriter.write
+
+    def restoring(writer: ingest.BatchWriter, batch: DataFrame, batch_id: int) -> None:
+        write(writer, batch, batch_id)
+        if batch_id == 3:
+            restore(spark, config, back=1)
+
+    with monkeypatch.context() as meddled:
+        meddled.setattr(ingest.BatchWriter, "write", restoring)
+        with pytest.raises(RunError, match=r"restored the table to an older one while the stream was running"):
+            run(config)
+    once_in_samples = [entry.batch_id for _, entry in read_history(config.tables.samples).entries]
+    assert once_in_samples == [0, 1, 2]
+    refused(config, "--rebase", "restored to an older version", f"{topic}[0] at 100")
+    run(config, rebase=True)
+    once(tmp_path, topic, range(160))
+    assert whole(config)
+
+
+def test_a_table_restored_within_a_batch(
+    spark: SparkSession, stream: Stream, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, topic = stream
+    kafka.produce(topic, records(20))
+    prepare = ingest.BatchWriter._prepare
+
+    def restoring(*args: Any) -> Any:
+        prepared = prepare(*args)
+        restore(spark, config, back=1)
+        return prepared
+
+    with monkeypatch.context() as meddled:
+        meddled.setattr(ingest.BatchWriter, "_prepare", restoring)
+        run(config)  # the batch's own commit comes right behind the RESTORE, and nothing follows that could notice
+    for flags in ({}, {"rebase": True}, {"accept_loss": True}):
+        with pytest.raises(
+            RunError, match=rf"just after a RESTORE: {topic}\[0\] from offset 40 to 59 is missing"
+        ) as told:
+            run(config, **flags)
+    spark.sql(next(part for part in str(told.value.hint).split(" by ") if part.startswith("RESTORE")).partition(";")[0])
+    refused(config, "--rebase", "restored to an older version", f"{topic}[0] at 40")
+    run(config, rebase=True)
+    once(tmp_path, topic, range(80))
+    assert whole(config)
+
+
+def restore(spark: SparkSession, config: IngestConfig, back: int) -> None:
+    """Restore the samples to the version that was there `back` commits ago."""
+    version = DeltaTable(config.tables.samples).version() - back
+    spark.sql(f"RESTORE TABLE delta.`{config.tables.samples}` TO VERSION AS OF {version}")
+
+
 def test_another_stream_into_the_same_table(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
     config, topic = stream
     other = config.model_copy(update={"stream_id": "more", "checkpoint_dir": str(tmp_path / "more")})
@@ -192,15 +286,112 @@ def test_a_table_that_was_deleted(stream: Stream, tmp_path: Path) -> None:
 def test_records_that_retention_removed(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
     config, topic = stream
     kafka.produce(topic, records(40))
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for answer in admin.delete_records([TopicPartition(topic, 0, 75)]).values():
-        answer.result(30)
+    remove(kafka, topic, 75)
     refused(config, "--accept-loss", f"offsets 60 to 74 of {topic}[0]")
     run(config, accept_loss=True)
     assert coordinates(tmp_path) == [(topic, 0, offset) for offset in (*range(60), *range(75, 100))]
     (lost,) = [loss for entry in ledger(config.tables.samples) for loss in entry.lost]
     assert (lost.start, lost.end, lost.offsets, lost.reason) == (60, 75, 15, "retention")
     run(config)
+
+
+def whole(config: IngestConfig) -> bool:
+    """Tell whether the ledger agrees with the tables."""
+    return verify(config.tables.samples, config.tables.rejected).faults == []
+
+
+def test_a_topic_added_after_retention_needs_no_flag(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    _, topic = stream
+    added = kafka.topic("guard-added")
+    kafka.produce(added, records(30))
+    remove(kafka, added, 7)
+    kafka.produce(topic, records(5))
+    both = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json", added: "json"})
+    for _ in range(2):
+        run(both)
+        places = [*((topic, 0, offset) for offset in range(65)), *((added, 0, offset) for offset in range(7, 30))]
+        assert coordinates(tmp_path) == sorted(places)
+    assert whole(both)
+
+
+def test_a_topic_added_to_a_stream_that_starts_at_the_latest(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    _, topic = stream
+    added = kafka.topic("guard-added")
+    kafka.produce(added, records(30))
+    kafka.produce(topic, records(5))
+    both = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json", added: "json"})
+    both = both.model_copy(update={"kafka": both.kafka.model_copy(update={"starting_offsets": "latest"})})
+    run(both)
+    once(tmp_path, topic, range(65))
+    kafka.produce(added, records(4))
+    run(both)
+    assert [place for place in coordinates(tmp_path) if place[0] == added] == [(added, 0, i) for i in range(30, 34)]
+    assert whole(both)
+
+
+def test_a_partition_added_and_emptied_before_it_was_read(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    eventually(lambda: len(admin.list_topics(topic).topics[topic].partitions) == 2)
+    kafka.produce(topic, records(10), partition=1)
+    remove(kafka, topic, 4, partition=1)
+    refused(config, "--accept-loss", f"offsets 0 to 3 of {topic}[1]")
+    run(config, accept_loss=True)
+    places = [*((topic, 0, offset) for offset in range(60)), *((topic, 1, offset) for offset in range(4, 10))]
+    assert coordinates(tmp_path) == places
+    (lost,) = [loss for entry in ledger(config.tables.samples) for loss in entry.lost]
+    assert (lost.partition, lost.start, lost.end, lost.reason) == (1, 0, 4, "retention")
+    assert whole(config)
+
+
+def test_retention_passes_the_start_of_a_first_batch_that_failed(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic("guard")
+    kafka.produce(topic, records(30))
+    config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
+
+    def fail(*_: object) -> None:
+        msg = "the registry is down"
+        raise RunError(msg)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ingest.BatchWriter, "_write_samples", fail)
+        with pytest.raises(RunError, match="the registry is down"):
+            run(config)
+    remove(kafka, topic, 7)
+    with monkeypatch.context() as blind, pytest.raises(RunError, match=r"(?i)may have been lost|OffsetOutOf") as told:
+        blind.setattr(ingest, "check_continuity", lambda *_: Start())
+        run(config)
+    assert told.value.hint == "start again: the guard tells what Kafka no longer has, and how to go on"
+    refused(config, "--accept-loss", f"offsets 0 to 6 of {topic}[0]")
+    run(config, accept_loss=True)
+    once(tmp_path, topic, range(7, 30))
+    (lost,) = [loss for entry in ledger(config.tables.samples) for loss in entry.lost]
+    assert (lost.start, lost.end, lost.reason) == (0, 7, "retention")
+    assert whole(config)
+
+
+def test_a_topic_taken_back_after_the_log_was_cleaned(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    other = kafka.topic("guard-other")
+    kafka.produce(other, json_records(10))
+    alone = ingest_config(tmp_path, kafka.bootstrap_servers, {other: "json"})
+    run(alone, rebase=True)
+    table = DeltaTable(config.tables.samples)
+    table.create_checkpoint()
+    for version in range(table.version()):
+        Path(config.tables.samples, "_delta_log", f"{version:020d}.json").unlink()
+    kafka.produce(topic, records(20))
+    both = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json", other: "json"})
+    refused(both, "--rebase", f"has rows of {topic}, but its log no longer tells")
+    run(both, rebase=True)
+    samples = DeltaTable(config.tables.samples).to_pyarrow_table(columns=["_topic", "_offset"]).to_pylist()
+    of_topic = sorted(row["_offset"] for row in samples if row["_topic"] == topic)
+    assert of_topic == [offset for offset in range(80) if offset % 10 != 9]
+    run(both)
+    assert len(coordinates(tmp_path)) == 80 + 10
 
 
 def test_a_topic_made_anew(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
@@ -217,8 +408,71 @@ def test_a_topic_made_anew(stream: Stream, kafka: Kafka, tmp_path: Path) -> None
     assert len(coordinates(tmp_path)) == 130
 
 
+JAAS = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="kbit" password="right";',
+}
+PLAIN = {name: value for name, value in JAAS.items() if name != "sasl.jaas.config"} | {
+    "sasl.username": "kbit",
+    "sasl.password": "right",
+}
+
+
+@pytest.fixture
+def secured(spark: SparkSession, sasl_broker: str, tmp_path: Path) -> tuple[IngestConfig, str, Kafka]:
+    """Return a stream that has read 20 records with credentials that only Java's client understands."""
+    kafka = Kafka(sasl_broker, PLAIN)
+    topic = kafka.topic("secured")
+    kafka.produce(topic, records(20))
+    config = ingest_config(tmp_path, sasl_broker, {topic: "json"})
+    config = config.model_copy(update={"kafka": config.kafka.model_copy(update={"options": JAAS})})
+    run(config)
+    once(tmp_path, topic, range(20))
+    return config, topic, kafka
+
+
+def test_javas_credentials_do_not_blind_the_guard(secured: tuple[IngestConfig, str, Kafka], tmp_path: Path) -> None:
+    config, topic, kafka = secured
+    kafka.produce(topic, records(20))
+    remove(kafka, topic, 30)
+    refused(config, "--accept-loss", f"offsets 20 to 29 of {topic}[0]")
+    run(config, accept_loss=True)
+    places = [(topic, 0, offset) for offset in (*range(20), *range(30, 40))]
+    assert coordinates(tmp_path) == places
+    recreate(kafka, topic)
+    kafka.produce(topic, records(45))  # more than before: offsets alone would not tell
+    refused(config, "--accept-loss", f"{topic}[0] was made anew")
+    run(config, accept_loss=True)
+    assert coordinates(tmp_path) == sorted([*places, *((topic, 0, offset) for offset in range(45))])
+
+
+def test_where_nobody_can_ask_the_broker_a_loss_can_be_accepted(
+    secured: tuple[IngestConfig, str, Kafka],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config, topic, kafka = secured
+    monkeypatch.setattr(java_admin, "_PACKAGES", ("elsewhere",))
+    kafka.produce(topic, records(20))
+    remove(kafka, topic, 30)
+    with pytest.raises(RunError, match=r"(?i)may have been lost|OffsetOutOf"):
+        run(config)
+    assert any("the topics were not checked" in record.getMessage() for record in caplog.records)
+    run(config, accept_loss=True)
+    assert coordinates(tmp_path) == [(topic, 0, offset) for offset in (*range(20), *range(30, 40))]
+    (lost,) = [loss for entry in ledger(config.tables.samples) for loss in entry.lost]
+    assert (lost.start, lost.end, lost.reason) == (20, 30, "retention")
+    kafka.produce(topic, records(5))
+    run(config, accept_loss=True)
+    assert len(coordinates(tmp_path)) == 35
+    assert whole(config)
+
+
 def recreate(kafka: Kafka, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin = AdminClient(kafka.settings)
     admin.delete_topics([topic])[topic].result(30)
     deadline = time.monotonic() + 30
     while True:

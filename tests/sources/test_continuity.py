@@ -17,6 +17,8 @@ from kbit_spark.sources.continuity import (
     TopicState,
     checkpoint_fault,
     losses,
+    needs_epoch,
+    positions,
     resume_offsets,
 )
 
@@ -51,7 +53,7 @@ def follows(reached: Places, batch_id: int, planned: int) -> CheckpointState:
     if planned:
         ends[batch_id + 1] = {place: offset + 5 for place, offset in reached.items()}
     begun = dict.fromkeys(reached, 0)
-    return CheckpointState("checkpoint", "e", begun, batch_id + planned, ends)
+    return CheckpointState("checkpoint", "e", begun, batch_id + planned, batch_id, ends)
 
 
 def broker(reached: Places, ahead: int = 3) -> Topics:
@@ -66,7 +68,10 @@ def broker(reached: Places, ahead: int = 3) -> Topics:
 @given(reached=PLACES, batch_id=st.integers(0, 50), planned=st.integers(0, 1))
 def test_what_continues_goes_on(reached: Places, batch_id: int, planned: int) -> None:
     ledger = state(reached, batch_id)
-    assert checkpoint_fault(ledger, follows(reached, batch_id, planned), TOPICS) is None
+    checkpoint = follows(reached, batch_id, planned)
+    killed = replace(checkpoint, done=batch_id - 1 if batch_id and not planned else checkpoint.done)
+    for there in (checkpoint, killed):  # killed between the table's commit and Spark's own
+        assert checkpoint_fault(ledger, there, TOPICS, taken=batch_id) is None
     assert losses(ledger, broker(reached)) == ()
     assert resume_offsets(ledger, broker(reached), (), "latest") == reached
 
@@ -81,12 +86,17 @@ def test_every_way_to_differ_is_named(reached: Places, batch_id: int, back: int,
         "is not the one that wrote": replace(good, epoch="other"),
         "is older than the table": replace(good, batch_id=batch_id - back),
         "its newest batch is none": replace(good, batch_id=None, ends={}),
-        "was restored to an older version": replace(good, batch_id=batch_id + 1 + back),
+        "was restored to an older version": replace(good, batch_id=batch_id + 1 + back, done=None),
+        f"has batch {batch_id + 1} as written": replace(good, batch_id=batch_id + 1, done=batch_id + 1),
         f"differ after batch {batch_id}: {place[0]}[{place[1]}] at": replace(good, ends=moved),
         f"differ after batch {batch_id}": replace(good, ends={}),
     }
     for words, checkpoint in wrong.items():
         assert words in str(checkpoint_fault(ledger, checkpoint, TOPICS))
+    for there in (good, follows(reached, batch_id, 1)):
+        fault = str(checkpoint_fault(ledger, there, TOPICS, taken=batch_id + 1))
+        assert "was restored to an older version" in fault
+        assert f"it has had batch {batch_id + 1} of the checkpoint" in fault
 
 
 @given(reached=PLACES, batch_id=st.integers(0, 50))
@@ -96,6 +106,8 @@ def test_another_epoch_may_begin_exactly_where_the_table_ends(reached: Places, b
     assert checkpoint_fault(ledger, begins, TOPICS) is None
     assert checkpoint_fault(ledger, replace(begins, batch_id=0), TOPICS) is None
     assert checkpoint_fault(ledger, replace(begins, batch_id=1), TOPICS) is not None
+    for undone, taken in ((replace(begins, batch_id=0, done=0), -1), (replace(begins, batch_id=0), 0), (begins, 0)):
+        assert "was restored to an older version" in str(checkpoint_fault(ledger, undone, TOPICS, taken))
     elsewhere = {place: offset + 1 for place, offset in reached.items()}
     assert checkpoint_fault(ledger, replace(begins, begun=elsewhere), TOPICS) is not None
 
@@ -107,18 +119,26 @@ def test_a_topic_that_is_read_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("complete", "batch_id", "words"),
+    ("complete", "batch_id", "done", "taken", "words"),
     [
-        (True, None, None),
-        (True, 0, None),
-        (True, 2, "holds none of the stream"),
-        (False, None, "has lost its oldest commits"),
-        (False, 2, None),
+        (True, None, None, -1, None),
+        (True, 0, None, -1, None),
+        (True, 0, 0, -1, "has batch 0 as written, but the table holds none of the stream"),
+        (True, 0, None, 0, "has batch 0 as written, but the table holds none of the stream"),
+        (True, 2, None, -1, "has batch 1 as written, but the table holds none of the stream"),
+        (False, None, None, -1, "has lost its oldest commits"),
+        (False, 2, 2, -1, None),
+        (False, 2, 1, 2, None),
+        (False, 3, 2, 2, None),
+        (False, 2, 1, 3, "is older than the table: its newest batch is 2, the table's 3"),
+        (False, 2, 2, 1, "the table is older than the checkpoint"),
     ],
 )
-def test_a_table_without_entries_of_the_stream(complete: bool, batch_id: int | None, words: str | None) -> None:
+def test_a_table_without_entries_of_the_stream(
+    complete: bool, batch_id: int | None, done: int | None, taken: int, words: str | None
+) -> None:
     ledger = LedgerState(None, {}, {}, complete=complete)
-    fault = checkpoint_fault(ledger, CheckpointState("checkpoint", "e", {}, batch_id), TOPICS)
+    fault = checkpoint_fault(ledger, CheckpointState("checkpoint", "e", {}, batch_id, done), TOPICS, taken)
     assert fault is None if words is None else words in str(fault)
 
 
@@ -174,6 +194,43 @@ def test_what_is_new_begins_where_it_should(reached: Places, new: str) -> None:
     starts = resume_offsets(ledger, topics, (), new)  # type: ignore[arg-type]
     assert {starts[name, 9] for name in topics if name != "c"} == {EARLIEST}
     assert starts["c", 0] == (EARLIEST if new == "earliest" else LATEST)
+
+
+@given(reached=PLACES, first=st.integers(0, 5))
+def test_a_partition_that_was_added_is_lost_up_to_its_first_record(reached: Places, first: int) -> None:
+    ledger = state(reached, 1)
+    topics = {
+        name: replace(topic, earliest={**topic.earliest, 9: first}, latest={**topic.latest, 9: 7})
+        for name, topic in broker(reached).items()
+    }
+    lost = losses(ledger, topics)
+    expected = [(name, 9, 0, first, "retention") for name in sorted(topics) if first]
+    assert [(loss.topic, loss.partition, loss.start, loss.end, loss.reason) for loss in lost] == expected
+    assert {resume_offsets(ledger, topics, lost, "latest")[name, 9] for name in topics} == {first or EARLIEST}
+
+
+@given(reached=PLACES, new=st.sampled_from(["earliest", "latest"]), first=st.integers(0, 5))
+def test_a_topic_that_was_added_loses_nothing_and_begins_where_the_configuration_says(
+    reached: Places, new: str, first: int
+) -> None:
+    ledger, topics = state(reached, 1), {**broker(reached), "c": TopicState("id-c", {0: 0, 1: first}, {0: 5, 1: 9})}
+    assert losses(ledger, topics) == ()
+    assert needs_epoch(ledger, topics, new) == (new == "latest" or first > 0)  # type: ignore[arg-type]
+    assert not needs_epoch(ledger, broker(reached), new)  # type: ignore[arg-type]
+    starts = resume_offsets(ledger, topics, (), new)  # type: ignore[arg-type]
+    assert starts == {**reached, **dict.fromkeys([("c", 0), ("c", 1)], EARLIEST if new == "earliest" else LATEST)}
+
+
+def test_positions_are_those_of_the_newest_source_that_knows() -> None:
+    place, other, nothing = ("a", 0), ("b", 0), LedgerState(None, {}, {})
+    begun = CheckpointState("checkpoint", "e", {place: 3}, 0, None, {0: {place: 8}})
+    assert positions(nothing, begun) == {place: 3}  # the first batch failed
+    assert positions(nothing, begun, taken=0) == {place: 8}
+    later = replace(begun, batch_id=2, done=1, ends={1: {place: 8}, 2: {place: 9, other: 4}})
+    assert positions(nothing, later) == {place: 8}  # the log was cleaned; batch 2 is planned only
+    assert positions(nothing, later, taken=2) == {place: 9, other: 4}
+    assert positions(LedgerState(None, {place: 7}, {}), later) == {place: 7}
+    assert positions(LedgerState(None, {place: 7}, {}), CheckpointState("checkpoint")) == {place: 7}
 
 
 def test_a_topic_that_the_broker_does_not_tell_of_is_no_loss() -> None:

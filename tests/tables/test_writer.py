@@ -11,6 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from kbit_spark.errors import RunError
+from kbit_spark.tables import writer as writer_module
 from kbit_spark.tables.append import CachedAppend, Transaction
 from kbit_spark.tables.delta import ensure_table
 from kbit_spark.tables.delta_append import DeltaClasses
@@ -130,6 +131,55 @@ def test_the_tally_counts_each_record_once(spark: SparkSession, tmp_path: Path) 
         assert append.rows() == 200
         append.commit()
     assert len(read(path)) == 400
+
+
+@pytest.mark.parametrize("public", [False, True], ids=["transaction", "public writer"])
+def test_a_table_restored_under_the_stream(
+    public: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(spark, tmp_path)
+    if public:
+        monkeypatch.setattr(DeltaClasses, "find", lambda spark: None)
+    writer = TableWriter(spark, path, turns="kbit:s")
+
+    def append(version: int) -> None:
+        appended = writer.begin(Transaction("app", version), SCHEMA)
+        assert appended is not None
+        appended.write(rows(spark, 1))
+        appended.commit()
+        appended.close()
+
+    for version in range(3):
+        append(version)
+        rows(spark, 1).write.format("delta").mode("append").save(path)  # others may append
+    restored = DeltaTable(path).version() + 1
+    spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF 3")
+    for _ in range(2):
+        with pytest.raises(RunError, match=f"version {restored} of .* restored the table") as told:
+            append(3)
+        assert told.value.hint is not None
+        assert told.value.hint.startswith("start again")
+    assert len(read(path)) == 3
+    writer = TableWriter(spark, path, turns="kbit:s")  # what was restored before is the guard's
+    append(3)
+    assert len(read(path)) == 4
+
+
+def test_the_writers_own_commits_are_not_read_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(spark, tmp_path)
+    asked: list[int] = []
+    monkeypatch.setattr(writer_module, "restored_among", lambda path, versions: asked.extend(versions))
+    writer = TableWriter(spark, path, turns="kbit:s")
+    for version in range(3):
+        appended = writer.begin(Transaction("app", version), SCHEMA)
+        assert appended is not None
+        appended.write(rows(spark, 1))
+        if version == 1:
+            rows(spark, 1).write.format("delta").mode("append").save(path)
+        appended.commit()
+    assert asked == [2, 3]  # somebody else's, and what the writer committed behind it
 
 
 @pytest.mark.parametrize("public", [False, True], ids=["transaction", "public writer"])
