@@ -30,7 +30,7 @@ from kbit_spark.sources.gathering import gathered
 from kbit_spark.sources.kafka import Lag, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
-from kbit_spark.tables.append import Append, Transaction, not_alone
+from kbit_spark.tables.append import Append, Transaction, batch_app_id, not_alone
 from kbit_spark.tables.dead_letters import REJECTED, drop_letters, ensure_rejected, of_batch, rejected_rows
 from kbit_spark.tables.maintenance import TableCare
 from kbit_spark.tables.samples import (
@@ -214,7 +214,7 @@ class BatchWriter:
     def _transaction(self, batch_id: int) -> Transaction:
         if self._epoch is None:
             self._epoch = self._log.query_id() or "none"
-        return Transaction(f"kbit:{self._config.stream_id}:{self._epoch}", batch_id)
+        return Transaction(batch_app_id(self._config.stream_id, self._epoch), batch_id)
 
     def _drop_letters(self, transaction: Transaction, entry: LedgerEntry) -> Transaction:
         """Drop the letters of an earlier attempt; return the transaction for those that take their place.

@@ -29,6 +29,11 @@ class Transaction:
     version: int
 
 
+def batch_app_id(stream_id: str, epoch: str) -> str:
+    """Return the application under which a stream's batches are committed; its versions are their numbers."""
+    return f"kbit:{stream_id}:{epoch}"
+
+
 class Append(Protocol):
     """One append under way."""
 

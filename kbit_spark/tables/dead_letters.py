@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_
 
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from kbit_spark.schemas import LedgerEntry, OffsetRange
 from kbit_spark.tables.delta import check_columns, ensure_table, lacking, table_schema
+from kbit_spark.tables.ledger import BatchName, WholeBatches
 from kbit_spark.tables.samples import HEADERS
 
 REQUIRED = StructType(
@@ -93,6 +94,21 @@ def of_batch(entry: LedgerEntry) -> Column:
     named = (sf.col("stream_id") == entry.stream_id) & (sf.col("epoch") == entry.epoch)
     unnamed = sf.col("stream_id").isNull() & reduce(or_, map(within, entry.ranges), sf.lit(False))
     return (sf.col("batch_id") == entry.batch_id) & (named | unnamed)
+
+
+def of_batches(stream_id: str, batches: Iterable[BatchName]) -> Column:
+    """Return the condition for the letters of a stream's batches."""
+    numbers: dict[str, list[int]] = {}
+    for epoch, batch_id in batches:
+        numbers.setdefault(epoch, []).append(batch_id)
+    named = [(sf.col("epoch") == epoch) & sf.col("batch_id").isin(ids) for epoch, ids in numbers.items()]
+    return (sf.col("stream_id") == stream_id) & reduce(or_, named, sf.lit(False))
+
+
+def unfinished(letters: DataFrame, stream_id: str, whole: WholeBatches) -> list[BatchName]:
+    """Return the batches of a stream that have letters, but are not whole."""
+    found = letters.where(sf.col("stream_id") == stream_id).select("epoch", "batch_id").distinct().collect()
+    return sorted(batch for row in found if (batch := (row.epoch, row.batch_id)) not in whole)
 
 
 def within(offsets: OffsetRange) -> Column:

@@ -1,7 +1,8 @@
-"""A batch that runs again and decodes otherwise: its dead letters are those of the decode that the ledger counts."""
+"""Dead letters of batches that are not whole: of one that decodes otherwise when it runs again, of an epoch before."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -12,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from kbit_spark import ingest
-from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.engines import MiscountError
 from kbit_spark.errors import RunError
 from kbit_spark.ingest import BatchWriter
@@ -21,8 +22,8 @@ from kbit_spark.tables.dead_letters import REJECTED
 from kbit_spark.tables.delta_append import DeltaClasses
 from kbit_spark.tables.verify import verify
 from kbit_spark.tables.writer import TableWriter
-from tests.fixtures.jobs import coordinates, ingest_config, json_records, ledger
-from tests.fixtures.kafka import Kafka
+from tests.fixtures.jobs import coordinates, forget, ingest_config, json_records, ledger
+from tests.fixtures.kafka import Kafka, Record
 
 pytestmark = pytest.mark.kafka
 BROKEN = [(b"bad", b"{"), (b"bad", b"")]
@@ -178,3 +179,84 @@ def test_batches_that_nobody_began_before_ask_for_nothing(
     ingest.run(config)
     assert [entry.batch_id for entry in ledger(config.tables.samples)] == [0, 1, 2]
     assert asked == [0]
+
+
+def records(count: int) -> list[Record]:
+    """Return records of which every tenth is broken."""
+    return [(b"bad", b"{") if i % 10 == 9 else record for i, record in enumerate(json_records(count))]
+
+
+def goes_on(config: IngestConfig, **guard: bool) -> None:
+    ingest.run(config.model_copy(update={"guard": GuardConfig(**guard)}))
+
+
+def test_a_new_epoch_leaves_the_letters_of_another_stream(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """Two streams with tables of their own, but one for their letters, read one topic; the one behind begins anew."""
+    topic, shared = kafka.topic("shared"), str(tmp_path / "rejected")
+    one, two = (
+        ingest_config(
+            tmp_path / name,
+            kafka.bootstrap_servers,
+            {topic: "json"},
+            stream_id=name,
+            tables={"samples": str(tmp_path / name / "samples"), "rejected": shared},
+        )
+        for name in ("one", "two")
+    )
+
+    def found() -> Counter[tuple[str, int]]:
+        rows = DeltaTable(shared).to_pyarrow_table(columns=["stream_id", "offset"]).to_pylist()
+        return Counter((row["stream_id"], row["offset"]) for row in rows)
+
+    kafka.produce(topic, records(20))
+    ingest.run(two)
+    kafka.produce(topic, records(20))
+    ingest.run(one)
+    shutil.rmtree(two.checkpoint_dir)
+    goes_on(two, rebase=True)
+    assert found() == Counter({(name, offset): 1 for name in ("one", "two") for offset in (9, 19, 29, 39)})
+
+
+def test_a_new_epoch_leaves_the_letters_of_a_topic_made_anew(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """Also when the log has forgotten the batches of the topic before, whose offsets were higher."""
+    topic = kafka.topic("before")
+    config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
+    kafka.produce(topic, records(60))
+    ingest.run(config)
+    kafka.make_anew(topic)
+    kafka.produce(topic, records(20))
+    goes_on(config, accept_loss=True)
+    everything = sorted((topic, 0, offset) for offset in (*range(60), *range(20)))
+    assert coordinates(tmp_path) == everything
+    forget(config.tables.samples)
+    assert len(ledger(config.tables.samples)) == 1
+    shutil.rmtree(config.checkpoint_dir)
+    goes_on(config, rebase=True)
+    assert coordinates(tmp_path) == everything
+
+
+def test_a_new_epoch_drops_the_letters_of_a_batch_that_is_not_whole(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever its offsets are: here below those that the table had reached of the topic before."""
+    topic = kafka.topic("unfinished")
+    config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
+    kafka.produce(topic, records(40))
+    ingest.run(config)
+    kafka.make_anew(topic)
+    kafka.produce(topic, records(20))
+    method = BatchWriter._write_rejected
+
+    def killed(self: BatchWriter, *arguments: Any) -> Any:
+        method(self, *arguments)
+        raise OSError("the machine is gone")
+
+    with monkeypatch.context() as patch, pytest.raises(RunError, match="the machine is gone"):
+        patch.setattr(BatchWriter, "_write_rejected", killed)
+        goes_on(config, accept_loss=True)
+    assert sum(letters(config).values()) == 6
+    forget(config.tables.samples)
+    shutil.rmtree(config.checkpoint_dir)
+    goes_on(config, rebase=True, accept_loss=True)
+    assert sum(letters(config).values()) == 6
+    assert coordinates(tmp_path) == sorted((topic, 0, offset) for offset in (*range(40), *range(20)))
