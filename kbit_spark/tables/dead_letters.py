@@ -41,8 +41,8 @@ REQUIRED = StructType(
         StructField("batch_id", LongType()),
     ]
 )
-_NAMES = (StructField("stream_id", StringType()), StructField("epoch", StringType()))
-REJECTED = StructType([*REQUIRED, *_NAMES])
+NAMES = (StructField("stream_id", StringType()), StructField("epoch", StringType()))
+REJECTED = StructType([*REQUIRED, *NAMES])
 """The last two tell, with `batch_id`, whose letter it is: streams may share the table, and every epoch counts its
 batches from 0. A table made before they were there gains them; its letters of that time have null in both."""
 
