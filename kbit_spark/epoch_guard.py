@@ -15,14 +15,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from delta.tables import DeltaTable
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import SparkSession
 
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.secrets import masked_argument
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import LedgerState, Loss, OffsetRange, Places
+from kbit_spark.schemas import LedgerState, Loss
 from kbit_spark.sources.continuity import (
     CheckpointState,
     Start,
@@ -36,8 +34,9 @@ from kbit_spark.sources.continuity import (
 )
 from kbit_spark.sources.kafka import scanned_states, topic_states
 from kbit_spark.sources.offsets import CheckpointLog
-from kbit_spark.tables.append import epoch_name
-from kbit_spark.tables.ledger import batch_ranges, check_not_split, read_ledger
+from kbit_spark.tables.append import batch_app_id
+from kbit_spark.tables.dead_letters import drop_letters, of_batches, unfinished
+from kbit_spark.tables.ledger import WholeBatches, check_not_split, read_ledger
 from kbit_spark.tables.samples import samples_end
 from kbit_spark.tables.writer import TableWriter
 
@@ -75,7 +74,7 @@ def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Calla
         return Start(topic_ids=ids)
     offsets = resume_offsets(ledger, _from_ledger(ledger) if topics is None else topics, lost, new)
     take_over()  # else the dead letters dropped next could be those of a batch that still becomes whole
-    _begin_epoch(spark, config, checkpoint, state, ledger.reached)
+    _begin_epoch(spark, config, checkpoint, state)
     return Start(offsets or None, lost, ids)
 
 
@@ -97,7 +96,7 @@ def _compared(
 ) -> tuple[LedgerState, str | None]:
     """Return the ledger with the positions of all partitions that the stream reads, and the checkpoint's fault."""
     names = [topic.name for topic in config.kafka.topics]
-    taken = TableWriter(spark, config.tables.samples).last_version(epoch_name(config.stream_id, state.epoch))
+    taken = TableWriter(spark, config.tables.samples).last_version(batch_app_id(config.stream_id, state.epoch))
     fault = checkpoint_fault(ledger, state, names, taken)
     if fault is None:
         ledger = replace(ledger, reached=positions(ledger, state, taken))
@@ -162,29 +161,11 @@ def _from_ledger(ledger: LedgerState) -> Topics:
     return {topic: TopicState(None, offsets, offsets) for topic, offsets in partitions.items()}
 
 
-def _begin_epoch(
-    spark: SparkSession, config: IngestConfig, checkpoint: CheckpointLog, state: CheckpointState, reached: Places
-) -> None:
-    """Set the checkpoint aside, and drop dead letters of batches that never were whole: they will be read again."""
+def _begin_epoch(spark: SparkSession, config: IngestConfig, checkpoint: CheckpointLog, state: CheckpointState) -> None:
+    """Set the checkpoint aside, and drop dead letters of batches that are not whole: they will be read again."""
     aside = checkpoint.set_aside()
     log.warning("a new epoch begins after %s; the old checkpoint: %s", state.epoch, aside)
-    topics = [topic.name for topic in config.kafka.topics]
-    whole = batch_ranges(config.tables.samples, config.stream_id)
-    DeltaTable.forPath(spark, config.tables.rejected).delete(_unfinished(topics, reached, whole))
-
-
-def _unfinished(topics: Sequence[str], reached: Places, whole: Sequence[OffsetRange]) -> Column:
-    """Return the condition for dead letters behind the offsets reached and in no batch of the ledger.
-
-    Both, because offsets of a topic that was made anew begin at 0 again.
-    """
-    condition = sf.col("topic").isin(*topics)
-    for (topic, partition), offset in reached.items():
-        condition &= ~(_of(topic, partition) & (sf.col("offset") < offset))
-    for r in whole:
-        condition &= ~(_of(r.topic, r.partition) & sf.col("offset").between(r.start, r.end - 1))
-    return condition
-
-
-def _of(topic: str, partition: int) -> Column:
-    return (sf.col("topic") == topic) & (sf.col("partition") == partition)
+    whole = WholeBatches(config.tables.samples, config.stream_id)
+    letters = spark.read.format("delta").load(config.tables.rejected)
+    if left := unfinished(letters, config.stream_id, whole):
+        drop_letters(spark, config.tables.rejected, of_batches(config.stream_id, left))

@@ -30,8 +30,8 @@ from kbit_spark.sources.gathering import gathered
 from kbit_spark.sources.kafka import Lag, check_options, check_topics, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
-from kbit_spark.tables.append import Append, Transaction, epoch_name
-from kbit_spark.tables.dead_letters import REJECTED, ensure_rejected, rejected_rows
+from kbit_spark.tables.append import Append, Transaction, batch_app_id, not_alone
+from kbit_spark.tables.dead_letters import REJECTED, drop_letters, ensure_rejected, of_batch, rejected_rows
 from kbit_spark.tables.maintenance import TableCare
 from kbit_spark.tables.samples import (
     ensure_samples,
@@ -40,6 +40,7 @@ from kbit_spark.tables.samples import (
     sample_columns,
     samples_schema,
 )
+from kbit_spark.tables.scan import open_table
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter
 from kbit_spark.telemetry.hub import Telemetry
@@ -90,6 +91,7 @@ class BatchWriter:
         self, spark: SparkSession, config: IngestConfig, telemetry: Telemetry, gpu: GpuFunctions | None = None
     ) -> None:
         functions = gpu or rapids_functions(spark, config.decode.shadow_fraction)
+        self._spark = spark
         self._config = config
         self._start = Start()
         self._telemetry = telemetry
@@ -108,6 +110,8 @@ class BatchWriter:
         self._formats = {topic.name: topic.format for topic in config.kafka.topics}
         self._describe = spark.sparkContext.setJobDescription  # names the stages in telemetry
         self._epoch: str | None = None
+        self._begun_before = True
+        """Whether the batch to come may have letters of an attempt that ended before it was whole."""
 
     def take_over(self) -> None:
         """Stop whoever else writes the stream at his next commit.
@@ -131,6 +135,7 @@ class BatchWriter:
             scope, sum(r.span for r in ranges), lambda engine: self._prepare(batch, transaction, ranges, engine)
         )
         if whole is None:
+            self._begun_before = False
             log.info("batch %d is in the table already", batch_id)
             return
         append, entry, letters = whole
@@ -141,6 +146,7 @@ class BatchWriter:
                 if letters is not None and not self._samples.holds(transaction):
                     letters.undo()  # another checkpoint's batch came first, and has these letters, or will have
                 raise
+        self._begun_before = False
         if append.added:
             self._telemetry.emit(evolved_event(self._config.tables.samples, batch_id, append.added))
         numbers = batch_numbers(entry, time.monotonic() - start, self._lag.behind(entry.ranges))
@@ -164,17 +170,31 @@ class BatchWriter:
         Raises:
             MiscountError: see `check_written`.
         """
+        again = self._begun_before and self._take_up(transaction)
         append = self._write_samples(batch, transaction, engine)
         if append is None:
             return None
         try:
             entry = self._ledger_entry(transaction.version, ranges, self._tally.counts())
-            check_written(entry, append.rows())
-            letters = self._write_rejected(batch, transaction, engine) if entry.bad else None
+            check_written(entry, append.rows(), entry.good, "good")
+            if again:
+                transaction = self._drop_letters(transaction, entry)
+            letters = self._write_rejected(batch, transaction, entry, engine) if entry.bad else None
         except BaseException:
             append.close()
             raise
         return append, entry, letters
+
+    def _take_up(self, transaction: Transaction) -> bool:
+        """Tell whether an attempt at a batch has committed letters, but not the batch.
+
+        Its letters are those of its own decode, which may have been another one: of another configuration, or before
+        the registry knew an id. Should it still be under way in another process, it can no longer commit the batch.
+        """
+        if not self._rejected.holds(transaction) or self._samples.holds(transaction):
+            return False
+        self._samples.take_turn()
+        return True
 
     def _write_samples(self, batch: DataFrame, transaction: Transaction, engine: Engine) -> Append | None:
         """Write the good records, once more where they name schemas that had to be asked for; nothing is committed."""
@@ -195,24 +215,39 @@ class BatchWriter:
     def _transaction(self, batch_id: int) -> Transaction:
         if self._epoch is None:
             self._epoch = self._log.query_id() or "none"
-        return Transaction(epoch_name(self._config.stream_id, self._epoch), batch_id)
+        return Transaction(batch_app_id(self._config.stream_id, self._epoch), batch_id)
 
-    def _write_rejected(self, batch: DataFrame, transaction: Transaction, engine: Engine) -> Append | None:
+    def _drop_letters(self, transaction: Transaction, entry: LedgerEntry) -> Transaction:
+        """Drop the letters of an earlier attempt; return the transaction for those that take their place.
+
+        Its number is taken first: whoever does the same at the same time either has his letters dropped here, or is a
+        conflict when they are committed.
+        """
+        table, app_id = self._config.tables.rejected, f"{transaction.app_id}:letters"
+        newest = open_table(table, "rejected").transaction_version(app_id)
+        drop_letters(self._spark, table, of_batch(entry))
+        log.info("batch %d: the letters of an earlier attempt were dropped", entry.batch_id)
+        return Transaction(app_id, 0 if newest is None else newest + 1)
+
+    def _write_rejected(self, batch: DataFrame, transaction: Transaction, entry: LedgerEntry, engine: Engine) -> Append:
         """Read and decode the batch once more for its bad records: they are few, and keeping all would cost more.
 
         For the same reason the CPU writes them, whichever engine finds them.
 
-        Returns:
-            The append; None where the letters are there already, because a crash came before the samples' commit.
+        Raises:
+            MiscountError: see `check_written`.
+            RunError: another process has written them since this batch began here.
         """
         append = self._rejected.begin(transaction, REJECTED)
         if append is None:
-            return None
+            raise not_alone(self._config.tables.rejected)
         try:
             self._describe("write rejected")
-            rows = rejected_rows(self._decoder.decode(batch, engine), self._formats, transaction.version)
+            rows = rejected_rows(self._decoder.decode(batch, engine), self._formats, entry)
             with self._engines.planning(batch.sparkSession, engine):
                 append.write(rows)
+            check_written(entry, append.rows(), entry.bad, "bad")
+            self._begun_before = True
             append.commit()
         finally:
             append.close()
@@ -234,14 +269,20 @@ class BatchWriter:
         )
 
 
-def check_written(entry: LedgerEntry, rows: int | None) -> None:
+def check_written(entry: LedgerEntry, rows: int | None, counted: int, kind: str) -> None:
     """Compare the ledger with what the files hold by their own count, before either is committed.
+
+    Args:
+        entry: the batch.
+        rows: what was written; None where nothing tells.
+        counted: what the entry says.
+        kind: names these records.
 
     Raises:
         MiscountError: they differ.
     """
-    if rows is not None and rows != entry.good:
-        msg = f"batch {entry.batch_id}: {entry.good} good records were decoded, but {rows} were written"
+    if rows is not None and rows != counted:
+        msg = f"batch {entry.batch_id}: {counted} {kind} records were decoded, but {rows} were written"
         raise MiscountError(msg, "nothing was committed; start again, the batch will run once more")
 
 

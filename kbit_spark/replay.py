@@ -6,24 +6,35 @@ replays at a time exclude each other by the transaction's id. See docs/decisions
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
 from kbit_spark.codecs.decoder import value_type
 from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import Places, ReplayEntry
+from kbit_spark.schemas import OffsetRange, ReplayEntry
 from kbit_spark.session import session_given, spark_session
 from kbit_spark.tables.append import Append, Transaction
-from kbit_spark.tables.ledger import read_ledger
+from kbit_spark.tables.dead_letters import NAMES, of_batches, unfinished, within
+from kbit_spark.tables.delta import lacking
+from kbit_spark.tables.ledger import WholeBatches, batch_ranges, read_ledger
 from kbit_spark.tables.samples import further_columns, parquet_settings, sample_columns, samples_schema
 from kbit_spark.tables.scan import open_table
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter
+
+FOREIGN = "of another stream"
+UNREAD = "of topics that kafka.topics does not name"
+UNFINISHED = "of batches that are not whole: these run again, and decode their records themselves"
+_PLACE = ("topic", "partition", "offset", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,9 @@ class Replayed:
 
     before: int
     """Letters that earlier replays had brought in."""
+
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Why letters that were asked for are not decoded, and how many."""
 
 
 def replay(config: IngestConfig, where: str = "true") -> Replayed:
@@ -75,14 +89,17 @@ class _Replay:
 
     def run(self) -> Replayed:
         tables = self._config.tables
-        reached = read_ledger(tables.samples, self._config.stream_id, self._topics).reached
+        whole = WholeBatches(tables.samples, self._config.stream_id)
         # behind the ledger: no letter of a running batch
         rejected = open_table(tables.rejected, "rejected").version()
         newest = open_table(tables.samples, "samples").transaction_version(self._transaction(0).app_id)
         number = 0 if newest is None else newest + 1
         append = self._begin(number)  # from here on another replay's commit is a conflict
         try:
-            asked = self._letters(rejected, reached)
+            chosen = self._letters(rejected)
+            why = self._why_not(chosen, whole)
+            left_out = {row.why: row["count"] for row in chosen.groupBy(why.alias("why")).count().collect() if row.why}
+            asked = _as_read(chosen.where(why.isNull()))
             letters = self._not_replayed(asked)
             before = asked.count() - letters.count()
             self._decoder.settle(letters)
@@ -97,7 +114,7 @@ class _Replay:
                 append.commit(self._entry(number, rejected, counts).to_metadata())
         finally:
             append.close()
-        return Replayed(counts.good, counts.bad, before)
+        return Replayed(counts.good, counts.bad, before, left_out)
 
     def _transaction(self, number: int) -> Transaction:
         return Transaction(f"kbit-replay:{self._config.stream_id}", number)
@@ -119,32 +136,50 @@ class _Replay:
             bad=counts.bad,
         )
 
-    def _letters(self, version: int, reached: Places) -> DataFrame:
-        """Return the letters that were asked for, as Kafka had them.
-
-        Letters behind the offsets reached are of a batch that is not whole: it will run again, and decode them itself.
-        """
+    def _letters(self, version: int) -> DataFrame:
+        """Return the letters that were asked for; where they do not name their batch yet, with null for its name."""
         table = self._spark.read.format("delta").option("versionAsOf", version).load(self._config.tables.rejected)
         try:
             chosen = table.where(self._where)
         except (AnalysisException, ParseException) as error:
             msg = f"--where {self._where!r}: {str(error).strip().splitlines()[0]}"
             raise UsageError(msg, f"columns: {', '.join(table.columns)}") from error
-        whole = sf.lit(False)
-        for (topic, partition), offset in reached.items():
-            whole |= (sf.col("topic") == topic) & (sf.col("partition") == partition) & (sf.col("offset") < offset)
-        kafka = ("topic", "partition", "offset", "timestamp", "key", "headers", sf.col("payload").alias("value"))
-        return chosen.where(whole).select(*kafka)
+        missing = {column.name: sf.lit(None).cast("string") for column in lacking(StructType([*NAMES]), chosen.schema)}
+        return chosen.withColumns(missing) if missing else chosen
+
+    def _why_not(self, letters: DataFrame, whole: WholeBatches) -> Column:
+        """Return why a letter is left out, null where it is not."""
+        stream_id, unnamed = self._config.stream_id, sf.col("stream_id").isNull()
+        not_whole = of_batches(stream_id, unfinished(letters, stream_id, whole))
+        if not letters.where(unnamed).isEmpty():
+            not_whole = sf.when(unnamed, ~self._read()).otherwise(not_whole)
+        foreign, unread = sf.col("stream_id") != stream_id, ~sf.col("topic").isin(*self._topics)
+        return sf.when(foreign, FOREIGN).when(unread, UNREAD).when(not_whole, UNFINISHED)
+
+    def _read(self) -> Column:
+        """Return the condition for letters of offsets that the stream has read, of whatever topic of that name."""
+        tables, stream_id = self._config.tables, self._config.stream_id
+        reached = read_ledger(tables.samples, stream_id, self._topics).reached
+        below = [
+            OffsetRange(topic=topic, partition=partition, start=0, end=offset)
+            for (topic, partition), offset in reached.items()
+        ]
+        return reduce(or_, map(within, (*below, *batch_ranges(tables.samples, stream_id))), sf.lit(False))
 
     def _not_replayed(self, letters: DataFrame) -> DataFrame:
         """Return the letters without those in `samples`; the time tells apart topics of one name."""
-        names = ("topic", "partition", "offset", "timestamp")
         there = self._spark.read.format("delta").load(self._config.tables.samples)
-        there = there.select(*(sf.col(f"_{name}").alias(name) for name in names))
-        return letters.join(there, on=list(names), how="left_anti")
+        there = there.select(*(sf.col(f"_{name}").alias(name) for name in _PLACE))
+        return letters.join(there, on=list(_PLACE), how="left_anti")
 
     def _rows(self, letters: DataFrame) -> DataFrame:
         return self._tally.good_records(self._decoder.decode(letters)).select(sample_columns(self._config.split))
+
+
+def _as_read(letters: DataFrame) -> DataFrame:
+    """Return letters as Kafka had them, each once, though a crash may have left it twice."""
+    kafka = (*_PLACE, "key", "headers", sf.col("payload").alias("value"))
+    return letters.select(*kafka).dropDuplicates(list(_PLACE))
 
 
 def _overtaken(config: IngestConfig) -> RunError:

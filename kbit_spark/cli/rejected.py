@@ -49,4 +49,6 @@ def replay(
     from kbit_spark.replay import replay as decode_again
 
     done = decode_again(load(IngestConfig, config, overrides or []), where)
+    for why, count in done.left_out.items():
+        typer.echo(f"left out: {count} {why}")
     typer.echo(f"replay: good={done.good} still_bad={done.bad} replayed_before={done.before}")

@@ -29,8 +29,13 @@ class Transaction:
     version: int
 
 
-def epoch_name(stream_id: str, epoch: str | None) -> str:
-    """Return the application id of a stream's batches under one checkpoint, by its query id."""
+def batch_app_id(stream_id: str, epoch: str | None) -> str:
+    """Return the application under which a stream's batches are committed; its versions are their numbers.
+
+    Args:
+        stream_id: the stream.
+        epoch: the query id of its checkpoint.
+    """
     return f"kbit:{stream_id}:{epoch or 'none'}"
 
 

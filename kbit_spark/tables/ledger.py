@@ -1,12 +1,17 @@
-"""How far a stream has come, by the ledger entries in its table's own commits."""
+"""How far a stream has come and which of its batches are whole, by the commits of its table."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import LedgerEntry, LedgerState, OffsetRange, Places, merge_ranges
-from kbit_spark.tables.log import newest_first
+from kbit_spark.tables.append import batch_app_id
+from kbit_spark.tables.log import Commit, commits, newest_first
+from kbit_spark.tables.scan import open_table
+
+BatchName = tuple[str, int]
+"""A batch of a stream: its epoch, and its number there."""
 
 
 def read_ledger(table: str, stream_id: str, topics: Collection[str]) -> LedgerState:
@@ -79,3 +84,46 @@ def batch_ranges(table: str, stream_id: str) -> tuple[OffsetRange, ...]:
     """
     entries = (LedgerEntry.from_metadata(commit.user_metadata) for commit in newest_first(table))
     return merge_ranges(r for entry in entries if entry and entry.stream_id == stream_id for r in entry.ranges)
+
+
+class WholeBatches:
+    """Which batches of a stream were part of its table when this was made; those that a RESTORE undid are not.
+
+    The log forgets commits after a while, but not which batch of each epoch was the last: that is a transaction's
+    version, which the table keeps for good (unless it sets `delta.setTransactionRetentionDuration`).
+    """
+
+    def __init__(self, table: str, stream_id: str) -> None:
+        """Read the table's log once, twice where it was restored.
+
+        Raises:
+            RunError: it cannot be read, or a RESTORE does not name its version.
+        """
+        self._stream_id = stream_id
+        restored = list[int]()
+        committed = self._names(_noting(restored, commits(table, 0)))
+        self._there = self._names(newest_first(table)) if restored else committed
+        self._undone = committed - self._there
+        self._table = open_table(table, "samples")
+        self._last: dict[str, int] = {}
+
+    def __contains__(self, batch: BatchName) -> bool:
+        """Tell whether a batch is whole."""
+        if batch in self._there or batch in self._undone:
+            return batch in self._there
+        epoch, batch_id = batch
+        if epoch not in self._last:
+            version = self._table.transaction_version(batch_app_id(self._stream_id, epoch))
+            self._last[epoch] = -1 if version is None else version
+        return batch_id <= self._last[epoch]
+
+    def _names(self, found: Iterable[Commit]) -> frozenset[BatchName]:
+        entries = (LedgerEntry.from_metadata(commit.user_metadata) for commit in found)
+        return frozenset((e.epoch, e.batch_id) for e in entries if e is not None and e.stream_id == self._stream_id)
+
+
+def _noting(restored: list[int], found: Iterable[Commit]) -> Iterable[Commit]:
+    """Pass commits on; note the versions of those that restored an older one."""
+    for commit in found:
+        restored += [commit.version] if commit.operation == "RESTORE" else []
+        yield commit

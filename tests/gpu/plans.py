@@ -34,7 +34,7 @@ from kbit_spark.codecs.resolver import PayloadDecoder, header_id
 from kbit_spark.config.ingest import KafkaConfig, SplitConfig, TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.rapids import ENABLED, PLUGIN
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas import FieldSpec, LedgerEntry, Tensor
 from kbit_spark.session import spark_session
 from kbit_spark.tables.append import Transaction
 from kbit_spark.tables.dead_letters import rejected_rows
@@ -71,6 +71,7 @@ RICH = (
     FieldSpec(name="day", type="date", required=False),
     FieldSpec(name="price", type="decimal(30, 3)", required=False),
 )
+BATCH = LedgerEntry(stream_id="plans", epoch="e", batch_id=0, ranges=(), good=0, bad=0, tombstones=0, gaps=0)
 PROTO = 'syntax = "proto3"; message Digit { bytes image = 1; int32 label = 2; }'
 AVSC = str(Path(__file__).parents[2] / "conf/schemas/digit.avsc")
 
@@ -145,7 +146,7 @@ def frames(spark: SparkSession, decoder: PayloadDecoder, case: Case) -> dict[str
     decoded = decoder.decode(batch, "gpu")
     return {
         "samples": Tally(spark).good_records(decoded, "gpu").select(sample_columns(SplitConfig())),
-        "rejected": rejected_rows(decoded, {topic.name: topic.format for topic in case.topics}, 0),
+        "rejected": rejected_rows(decoded, {topic.name: topic.format for topic in case.topics}, BATCH),
         "gathered": Tally(spark).good_records(decoder.decode(batch.coalesce(1), "gpu"), "gpu"),
         "shadow": decoder.differing(batch),
     }

@@ -16,14 +16,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from kbit_spark import ingest, replay
-from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.replay import Replayed
+from kbit_spark.replay import FOREIGN, UNFINISHED, UNREAD, Replayed
+from kbit_spark.tables.dead_letters import REQUIRED
 from kbit_spark.tables.rejections import group_letters
 from kbit_spark.tables.verify import verify
 from tests.fixtures.jobs import (
     ROOT,
     eventually,
+    forget,
     ingest_config,
     ingest_data,
     json_records,
@@ -90,7 +92,59 @@ def test_a_condition_that_is_no_sql(wrong: Wrong) -> None:
 def test_letters_of_a_batch_that_is_not_whole_are_left_to_it(spark: SparkSession, wrong: Wrong) -> None:
     _, config, _ = wrong
     spark.sql(f"RESTORE TABLE delta.`{config.tables.samples}` TO VERSION AS OF 0")  # no batch is whole any more
-    assert replay.replay(config) == Replayed(0, 0, 0)
+    assert replay.replay(config) == Replayed(0, 0, 0, {UNFINISHED: 43})
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_letters_of_a_topic_made_anew(wrong: Wrong, kafka: Kafka, tmp_path: Path, forgotten: bool) -> None:
+    """Those of the topic before as well, also behind where the new one has come, also when the log forgot them."""
+    as_avro, config, topic = wrong
+    kafka.make_anew(topic, 2)
+    kafka.produce(topic, [*json_records(2, 40), (b"e", b"{")])
+    ingest.run(as_avro.model_copy(update={"guard": GuardConfig(accept_loss=True)}))
+    if forgotten:
+        forget(config.tables.samples)
+    assert replay.replay(config) == Replayed(42, 4, 0)
+    assert {row[3] for row in sample_coordinates(config)} == {f"j{i}".encode() for i in range(42)}
+    assert replay.replay(config) == Replayed(0, 4, 42)
+    assert len(sample_coordinates(config)) == 42
+    if not forgotten:
+        assert verify(config.tables.samples, config.tables.rejected).faults == []
+
+
+def test_letters_that_stand_twice_come_in_once(spark: SparkSession, wrong: Wrong) -> None:
+    _, config, _ = wrong
+    spark.sql(f"INSERT INTO delta.`{config.tables.rejected}` SELECT * FROM delta.`{config.tables.rejected}`")
+    assert replay.replay(config) == Replayed(40, 3, 0)
+    assert len(sample_coordinates(config)) == len(set(sample_coordinates(config))) == 40
+
+
+def test_what_is_left_out_is_told(spark: SparkSession, wrong: Wrong, kafka: Kafka, tmp_path: Path) -> None:
+    _, config, topic = wrong
+    rejected = f"delta.`{config.tables.rejected}`"
+    spark.sql(f"UPDATE {rejected} SET stream_id = 'more' WHERE key = 'j1'")
+    spark.sql(f"UPDATE {rejected} SET topic = 'unread' WHERE key IN ('j2', 'j3')")
+    spark.sql(f"UPDATE {rejected} SET epoch = 'unknown' WHERE key IN ('j4', 'j5', 'j6')")
+    file = tmp_path / "ingest.yaml"
+    file.write_text(yaml.safe_dump(ingest_data(tmp_path, kafka.bootstrap_servers, {topic: "json"})))
+    command = [sys.executable, "-m", "kbit_spark.cli.main", "rejected", "replay", "--config", str(file)]
+    done = subprocess.run(
+        [*command, "--where", "key <> 'j7'"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told = [f"left out: {n} {why}" for n, why in ((1, FOREIGN), (2, UNREAD), (3, UNFINISHED))]
+    assert sorted(done.stdout.splitlines()) == sorted([*told, "replay: good=33 still_bad=3 replayed_before=0"])
+
+
+def test_letters_from_before_they_named_their_batch(spark: SparkSession, wrong: Wrong) -> None:
+    """They are of a whole batch where the stream has read their offsets."""
+    _, config, _ = wrong
+    rejected = f"delta.`{config.tables.rejected}`"
+    spark.sql(f"UPDATE {rejected} SET offset = 1000 + offset WHERE key IN ('j0', 'j1')")
+    table = spark.read.format("delta").load(config.tables.rejected)
+    table = table.select(*REQUIRED.names).localCheckpoint()
+    table.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(config.tables.rejected)
+    assert replay.replay(config) == Replayed(38, 3, 0, {UNFINISHED: 2})
 
 
 def test_show_groups_the_letters(wrong: Wrong) -> None:

@@ -73,6 +73,18 @@ def test_of_two_drivers_with_the_same_batch_only_one_commits(spark: SparkSession
     assert read(path) == [0, 1, 2]
 
 
+def test_rows_that_somebody_dropped_can_be_taken_back_still(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    append = TableWriter(spark, path).begin(Transaction("app", 0), SCHEMA)
+    assert append is not None
+    append.write(rows(spark))
+    append.commit()
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE n < 3")
+    rows(spark, 1).write.format("delta").mode("append").save(path)
+    append.undo()
+    assert read(path) == [0]
+
+
 def test_other_applications_commit_in_between(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
     append = TableWriter(spark, path).begin(Transaction("app", 0), SCHEMA)

@@ -24,7 +24,7 @@ from kbit_spark.errors import RunError
 from kbit_spark.schemas import FieldSpec, LedgerEntry
 from kbit_spark.sources.kafka import check_topics, java_only
 from kbit_spark.storage import filesystem, is_uri
-from kbit_spark.tables.dead_letters import REJECTED
+from kbit_spark.tables.dead_letters import REQUIRED
 from kbit_spark.tables.delta import check_columns, lacking, with_columns
 from kbit_spark.tables.samples import samples_schema
 
@@ -46,7 +46,7 @@ def checks(config: IngestConfig) -> Iterator[tuple[str, Check]]:
     yield "checkpoint", partial(checkpoint, config.checkpoint_dir)
     samples = samples_schema(value_type(config.fields))
     yield "table samples", partial(table, config.tables.samples, samples, config.stream_id, grows=config.tables.grows)
-    yield "table rejected", partial(table, config.tables.rejected, REJECTED, None)
+    yield "table rejected", partial(table, config.tables.rejected, REQUIRED, None)
     for place in dict.fromkeys((config.tables.samples, config.tables.rejected, config.checkpoint_dir)):
         if not is_uri(place):
             yield "disk", partial(free_disk, Path(place))
