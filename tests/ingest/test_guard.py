@@ -391,7 +391,10 @@ def test_a_topic_taken_back_after_the_log_was_cleaned(stream: Stream, kafka: Kaf
     of_topic = sorted(row["_offset"] for row in samples if row["_topic"] == topic)
     assert of_topic == [offset for offset in range(80) if offset % 10 != 9]
     run(both)
-    assert len(coordinates(tmp_path)) == 80 + 10
+    # where samples end a bad record may follow, whose letter then stands twice: nothing but rows tells of the topic
+    there = coordinates(tmp_path)
+    assert len(set(there)) == 80 + 10
+    assert [place for place in set(there) if there.count(place) > 1] == [(topic, 0, 59)]
 
 
 def test_a_topic_made_anew(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:

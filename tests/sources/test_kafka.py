@@ -122,9 +122,12 @@ def test_kerberos_without_a_library_of_ours_is_java_s(monkeypatch: pytest.Monkey
     def refuse(*_: Any, **__: Any) -> None:
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "No provider for SASL mechanism GSSAPI: recompile"))
 
+    asked: list[Any] = []
     monkeypatch.setattr(source, "AdminClient", refuse)
+    monkeypatch.setattr(source, "java_topic_states", lambda *given: asked.append(given))
     assert check_topics(config(**options)) == tuple(options)
-    assert topic_states(config(**options)) is None
+    assert topic_states(None, config(**options)) is None
+    assert [given[2] for given in asked] == [options]
     assert Lag(config(**options)).behind(RANGES) is None
 
 
@@ -179,4 +182,4 @@ def test_a_slow_broker_ends_nothing_behind_a_batch(
     )
     assert Lag(config()).behind(RANGES) is None
     with pytest.raises(RunError, match="does not tell the offsets"):
-        topic_states(config())
+        topic_states(None, config())

@@ -233,7 +233,7 @@ class Averages(nn.Module):
 
     def __init__(self, *, in_place: bool) -> None:
         super().__init__()
-        self._in_place, self.layer = in_place, nn.Linear(3, 3)
+        self._in_place, self.layer = in_place, nn.Linear(3, 10)
         self.register_buffer("mean", torch.zeros(()))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -264,7 +264,7 @@ class Scaled(nn.Module):
         super().__init__()
         self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
         self.second.weight = self.first.weight
-        self.norm, self.last = nn.BatchNorm1d(4), nn.Linear(4, 3)
+        self.norm, self.last = nn.BatchNorm1d(4), nn.Linear(4, 10)
         self.register_buffer("scale", torch.ones(()))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -287,7 +287,7 @@ def _steps_of_two(rank: int, folder: str) -> None:
         torch.manual_seed(rank)
         for step in range(6):
             stepper.model.scale.fill_(1 + rank + step)  # type: ignore[operator, union-attr]  # those of rank 0 count
-            batch = Batch(torch.randn(4, 4), torch.randint(3, (4,)))
+            batch = Batch(torch.randn(4, 4), torch.randint(10, (4,)))
             if trials and rank == 1 and step in (0, 3, 4):
                 _try(stepper, batch)
             stepper.accumulate(batch, Sums(torch.device("cpu")), group=1, last=True)
