@@ -25,12 +25,12 @@ from kbit_spark.sources.continuity import (
     CheckpointState,
     Start,
     Topics,
-    TopicState,
     checkpoint_fault,
     losses,
     needs_epoch,
     positions,
     resume_offsets,
+    topics_of,
 )
 from kbit_spark.sources.kafka import scanned_states, topic_states
 from kbit_spark.sources.offsets import CheckpointLog
@@ -104,14 +104,15 @@ def _compared(
     if ledger.complete or not unknown:
         return ledger, fault
     rows = samples_end(spark, config.tables.samples, unknown)  # a topic may have been read before the log begins
-    named = ", ".join(sorted({topic for topic, _ in rows}))
-    if rows and fault is None:
+    read = {topic for topic, _ in rows}
+    if read and fault is None:
+        named = ", ".join(sorted(read))
         fault = f"{config.tables.samples} has rows of {named}, but its log no longer tells how far that was read"
     others = {
         (name, partition): first
         for name, topic in (topics or {}).items()
         for partition, first in topic.earliest.items()
-        if name in {topic for topic, _ in rows}
+        if name in read
     }
     return replace(ledger, reached={**others, **rows, **ledger.reached}), fault
 
@@ -155,10 +156,7 @@ def _where(ledger: LedgerState) -> str:
 
 def _from_ledger(ledger: LedgerState) -> Topics:
     """Return the partitions that the ledger names, where the broker cannot be asked."""
-    partitions: dict[str, dict[int, int]] = {}
-    for (topic, partition), offset in ledger.reached.items():
-        partitions.setdefault(topic, {})[partition] = offset
-    return {topic: TopicState(None, offsets, offsets) for topic, offsets in partitions.items()}
+    return topics_of(dict.fromkeys(topic for topic, _ in ledger.reached), ledger.reached, ledger.reached)
 
 
 def _begin_epoch(spark: SparkSession, config: IngestConfig, checkpoint: CheckpointLog, state: CheckpointState) -> None:

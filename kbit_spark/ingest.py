@@ -40,7 +40,6 @@ from kbit_spark.tables.samples import (
     sample_columns,
     samples_schema,
 )
-from kbit_spark.tables.scan import open_table
 from kbit_spark.tables.tally import Counts, Tally
 from kbit_spark.tables.writer import TableWriter
 from kbit_spark.telemetry.hub import Telemetry
@@ -223,11 +222,11 @@ class BatchWriter:
         Its number is taken first: whoever does the same at the same time either has his letters dropped here, or is a
         conflict when they are committed.
         """
-        table, app_id = self._config.tables.rejected, f"{transaction.app_id}:letters"
-        newest = open_table(table, "rejected").transaction_version(app_id)
-        drop_letters(self._spark, table, of_batch(entry))
+        app_id = f"{transaction.app_id}:letters"
+        number = self._rejected.last_version(app_id) + 1
+        drop_letters(self._spark, self._config.tables.rejected, of_batch(entry))
         log.info("batch %d: the letters of an earlier attempt were dropped", entry.batch_id)
-        return Transaction(app_id, 0 if newest is None else newest + 1)
+        return Transaction(app_id, number)
 
     def _write_rejected(self, batch: DataFrame, transaction: Transaction, entry: LedgerEntry, engine: Engine) -> Append:
         """Read and decode the batch once more for its bad records: they are few, and keeping all would cost more.

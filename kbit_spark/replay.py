@@ -92,8 +92,7 @@ class _Replay:
         whole = WholeBatches(tables.samples, self._config.stream_id)
         # behind the ledger: no letter of a running batch
         rejected = open_table(tables.rejected, "rejected").version()
-        newest = open_table(tables.samples, "samples").transaction_version(self._transaction(0).app_id)
-        number = 0 if newest is None else newest + 1
+        number = self._writer.last_version(self._transaction(0).app_id) + 1
         append = self._begin(number)  # from here on another replay's commit is a conflict
         try:
             chosen = self._letters(rejected)

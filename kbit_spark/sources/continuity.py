@@ -52,6 +52,15 @@ class TopicState:
 Topics = Mapping[str, TopicState]
 
 
+def topics_of(ids: Mapping[str, str | None], earliest: Places, latest: Places) -> dict[str, TopicState]:
+    """Return the topics that `ids` names, each with its own partitions of `earliest` and `latest`."""
+
+    def own(places: Places, name: str) -> dict[int, int]:
+        return {partition: offset for (topic, partition), offset in places.items() if topic == name}
+
+    return {name: TopicState(topic_id, own(earliest, name), own(latest, name)) for name, topic_id in ids.items()}
+
+
 @dataclass(frozen=True)
 class Start:
     """How a stream begins."""

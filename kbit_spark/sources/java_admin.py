@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import Places
-from kbit_spark.sources.continuity import TopicState
+from kbit_spark.sources.continuity import TopicState, topics_of
 from kbit_spark.sources.query import root_cause
 
 TIMEOUT_S = 10
@@ -40,7 +40,8 @@ def java_topic_states(
     else:
         return None
     try:
-        admin = _admin(jvm, package, {**options, "bootstrap.servers": bootstrap_servers})
+        client = getattr(jvm, f"{package}.clients.admin.AdminClient")
+        admin = client.create({**options, "bootstrap.servers": bootstrap_servers})
         try:
             return _states(jvm, package, admin, names)
         finally:
@@ -53,31 +54,13 @@ def java_topic_states(
         raise RunError(msg, hint) from error
 
 
-def _admin(jvm: Any, package: str, options: Mapping[str, str]) -> Any:
-    properties = jvm.java.util.Properties()
-    for name, value in options.items():
-        properties.setProperty(name, value)
-    return getattr(jvm, f"{package}.clients.admin.AdminClient").create(properties)
-
-
 def _states(jvm: Any, package: str, admin: Any, names: Sequence[str]) -> dict[str, TopicState]:
-    asked = jvm.java.util.ArrayList()
-    for name in names:
-        asked.add(name)
-    found = _answer(jvm, admin.describeTopics(asked).allTopicNames())
-    parts = {name: [int(part.partition()) for part in found[name].partitions()] for name in names}
-    places = [(name, part) for name in names for part in parts[name]]
+    found = _answer(jvm, admin.describeTopics(list(names)).allTopicNames())
+    places = [(name, int(part.partition())) for name in names for part in found[name].partitions()]
     spec = getattr(jvm, f"{package}.clients.admin.OffsetSpec")
     earliest = _offsets(jvm, package, admin, places, spec.earliest())
     latest = _offsets(jvm, package, admin, places, spec.latest())
-    return {
-        name: TopicState(
-            _topic_id(found[name].topicId()),
-            {part: earliest[name, part] for part in parts[name]},
-            {part: latest[name, part] for part in parts[name]},
-        )
-        for name in names
-    }
+    return topics_of({name: _topic_id(found[name].topicId()) for name in names}, earliest, latest)
 
 
 def _topic_id(uuid: Any) -> str:
@@ -88,10 +71,7 @@ def _topic_id(uuid: Any) -> str:
 def _offsets(jvm: Any, package: str, admin: Any, places: Iterable[tuple[str, int]], end: Any) -> Places:
     topic_partition = getattr(jvm, f"{package}.common.TopicPartition")
     keys = {place: topic_partition(*place) for place in places}
-    asked = jvm.java.util.HashMap()
-    for key in keys.values():
-        asked.put(key, end)
-    result = admin.listOffsets(asked)
+    result = admin.listOffsets(dict.fromkeys(keys.values(), end))
     return {place: int(_answer(jvm, result.partitionResult(key)).offset()) for place, key in keys.items()}
 
 

@@ -22,7 +22,7 @@ from kbit_spark.config.ingest import KafkaConfig
 from kbit_spark.config.secrets import MASK
 from kbit_spark.errors import RunError, UsageError, first_line
 from kbit_spark.schemas import OffsetRange, Places
-from kbit_spark.sources.continuity import TopicState
+from kbit_spark.sources.continuity import TopicState, topics_of
 from kbit_spark.sources.java_admin import java_topic_states
 from kbit_spark.sources.offsets import to_json
 from kbit_spark.sources.query import root_cause
@@ -177,14 +177,7 @@ def topic_states(spark: SparkSession, config: KafkaConfig) -> dict[str, TopicSta
     except (KafkaException, TimeoutError, concurrent.futures.TimeoutError) as error:  # two, up to Python 3.10
         msg = f"the broker {config.bootstrap_servers} does not tell the offsets of the topics: {error}"
         raise RunError(msg, "start again once it answers; it needs the right to describe the topics") from error
-    return {
-        name: TopicState(
-            str(topic.topic_id),
-            {part.id: earliest[name, part.id] for part in topic.partitions},
-            {part.id: latest[name, part.id] for part in topic.partitions},
-        )
-        for name, topic in found.items()
-    }
+    return topics_of({name: str(topic.topic_id) for name, topic in found.items()}, earliest, latest)
 
 
 def scanned_states(spark: SparkSession, config: KafkaConfig, reached: Places) -> dict[str, TopicState]:
@@ -202,14 +195,9 @@ def scanned_states(spark: SparkSession, config: KafkaConfig, reached: Places) ->
     ends = records.groupBy("topic", "partition").agg(sf.min("offset").alias("first"), sf.max("offset").alias("last"))
     first, behind = dict(reached), dict(reached)
     for row in ends.collect():
-        first[row["topic"], row["partition"]] = row["first"]
-        behind[row["topic"], row["partition"]] = max(row["last"] + 1, reached.get((row["topic"], row["partition"]), 0))
-    return {
-        topic.name: TopicState(
-            None, *({p: at for (t, p), at in end.items() if t == topic.name} for end in (first, behind))
-        )
-        for topic in config.topics
-    }
+        place = row["topic"], row["partition"]
+        first[place], behind[place] = row["first"], max(row["last"] + 1, reached.get(place, 0))
+    return topics_of(dict.fromkeys(topic.name for topic in config.topics), first, behind)
 
 
 def _offsets(client: AdminClient, parts: Sequence[TopicPartition], end: OffsetSpec) -> Places:

@@ -100,8 +100,10 @@ class WholeBatches:
             RunError: it cannot be read, or a RESTORE does not name its version.
         """
         self._stream_id = stream_id
-        restored = list[int]()
-        committed = self._names(_noting(restored, commits(table, 0)))
+        committed, restored = set[BatchName](), False
+        for commit in commits(table, 0):
+            committed |= self._names([commit])
+            restored = restored or commit.operation == "RESTORE"
         self._there = self._names(newest_first(table)) if restored else committed
         self._undone = committed - self._there
         self._table = open_table(table, "samples")
@@ -117,13 +119,6 @@ class WholeBatches:
             self._last[epoch] = -1 if version is None else version
         return batch_id <= self._last[epoch]
 
-    def _names(self, found: Iterable[Commit]) -> frozenset[BatchName]:
+    def _names(self, found: Iterable[Commit]) -> set[BatchName]:
         entries = (LedgerEntry.from_metadata(commit.user_metadata) for commit in found)
-        return frozenset((e.epoch, e.batch_id) for e in entries if e is not None and e.stream_id == self._stream_id)
-
-
-def _noting(restored: list[int], found: Iterable[Commit]) -> Iterable[Commit]:
-    """Pass commits on; note the versions of those that restored an older one."""
-    for commit in found:
-        restored += [commit.version] if commit.operation == "RESTORE" else []
-        yield commit
+        return {(e.epoch, e.batch_id) for e in entries if e is not None and e.stream_id == self._stream_id}

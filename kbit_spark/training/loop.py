@@ -88,8 +88,9 @@ class Trainer:
             self._reporter.profile(self._position.epoch, self._position.total_steps, self._profiler.take())
             validation = self._evaluate("validation")
             self._reporter.epoch(self._position.epoch, self._position.total_steps, train, validation, speeds)
-            self._position = after_epoch(self._position, validation.loss if validation.rows else None, self._config)
-            self._keeper.save_epoch(self._position, validation.loss if validation.rows else None)
+            loss = validation.loss if validation.rows else None
+            self._position = after_epoch(self._position, loss, self._config)
+            self._keeper.save_epoch(self._position, loss)
             self._save_due = False
         self._keeper.finish()
         saved_at = time.time()

@@ -290,10 +290,12 @@ class Stepper:
 
 def _check_logits(logits: object, wanted: tuple[int, int], model: str) -> None:
     """Check what a model returned; a GPU would end with an assertion in a kernel, of another place."""
-    found = f"a tensor of shape {tuple(logits.shape)}" if isinstance(logits, torch.Tensor) else type(logits).__name__
-    if not isinstance(logits, torch.Tensor) or logits.shape != wanted:
-        msg = f"model={model} returned {found}, not logits of shape {wanted} for {wanted[0]} inputs"
-        raise RunError(msg, "return a row of data.classes numbers for each input from forward, or set data.classes")
+    shape = tuple(logits.shape) if isinstance(logits, torch.Tensor) else None
+    if shape == wanted:
+        return
+    found = type(logits).__name__ if shape is None else f"a tensor of shape {shape}"
+    msg = f"model={model} returned {found}, not logits of shape {wanted} for {wanted[0]} inputs"
+    raise RunError(msg, "return a row of data.classes numbers for each input from forward, or set data.classes")
 
 
 def _checkable(gradients: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
-from confluent_kafka.cimpl import KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
@@ -21,7 +19,17 @@ from kbit_spark.schemas import LedgerState
 from kbit_spark.sources import java_admin
 from kbit_spark.sources.continuity import Start, TopicState, losses, resume_offsets
 from kbit_spark.tables.verify import read_history, verify
-from tests.fixtures.jobs import ROOT, coordinates, eventually, ingest_config, ingest_data, json_records, ledger, start
+from tests.fixtures.jobs import (
+    ROOT,
+    coordinates,
+    eventually,
+    forget,
+    ingest_config,
+    ingest_data,
+    json_records,
+    ledger,
+    start,
+)
 from tests.fixtures.kafka import Kafka, Record, remove
 
 pytestmark = pytest.mark.kafka
@@ -379,10 +387,7 @@ def test_a_topic_taken_back_after_the_log_was_cleaned(stream: Stream, kafka: Kaf
     kafka.produce(other, json_records(10))
     alone = ingest_config(tmp_path, kafka.bootstrap_servers, {other: "json"})
     run(alone, rebase=True)
-    table = DeltaTable(config.tables.samples)
-    table.create_checkpoint()
-    for version in range(table.version()):
-        Path(config.tables.samples, "_delta_log", f"{version:020d}.json").unlink()
+    forget(config.tables.samples)
     kafka.produce(topic, records(20))
     both = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json", other: "json"})
     refused(both, "--rebase", f"has rows of {topic}, but its log no longer tells")
@@ -399,7 +404,7 @@ def test_a_topic_taken_back_after_the_log_was_cleaned(stream: Stream, kafka: Kaf
 
 def test_a_topic_made_anew(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
     config, topic = stream
-    recreate(kafka, topic)
+    kafka.make_anew(topic)
     kafka.produce(topic, records(70))  # more than before: offsets alone would not tell
     refused(config, "--accept-loss", f"{topic}[0] was made anew")
     run(config, accept_loss=True)
@@ -444,7 +449,7 @@ def test_javas_credentials_do_not_blind_the_guard(secured: tuple[IngestConfig, s
     run(config, accept_loss=True)
     places = [(topic, 0, offset) for offset in (*range(20), *range(30, 40))]
     assert coordinates(tmp_path) == places
-    recreate(kafka, topic)
+    kafka.make_anew(topic)
     kafka.produce(topic, records(45))  # more than before: offsets alone would not tell
     refused(config, "--accept-loss", f"{topic}[0] was made anew")
     run(config, accept_loss=True)
@@ -472,20 +477,6 @@ def test_where_nobody_can_ask_the_broker_a_loss_can_be_accepted(
     run(config, accept_loss=True)
     assert len(coordinates(tmp_path)) == 35
     assert whole(config)
-
-
-def recreate(kafka: Kafka, topic: str) -> None:
-    admin = AdminClient(kafka.settings)
-    admin.delete_topics([topic])[topic].result(30)
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-        except KafkaException:  # the old one is still going
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        else:
-            return
 
 
 def test_the_command_in_the_refusal_goes_on(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:

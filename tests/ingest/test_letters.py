@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from kbit_spark import ingest
-from kbit_spark.config.ingest import GuardConfig, IngestConfig
+from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.engines import MiscountError
 from kbit_spark.errors import RunError
 from kbit_spark.ingest import BatchWriter
@@ -23,10 +23,18 @@ from kbit_spark.tables.delta_append import DeltaClasses
 from kbit_spark.tables.verify import verify
 from kbit_spark.tables.writer import TableWriter
 from tests.fixtures.jobs import coordinates, forget, ingest_config, json_records, ledger
-from tests.fixtures.kafka import Kafka, Record
+from tests.fixtures.kafka import Kafka
+from tests.ingest.test_guard import records, run
 
 pytestmark = pytest.mark.kafka
 BROKEN = [(b"bad", b"{"), (b"bad", b"")]
+
+
+def with_broken(kafka: Kafka, name: str, good: int = 18, bad: int = 2) -> str:
+    """Make a topic of so many records and return its name; the broken ones come last."""
+    topic = kafka.topic(name)
+    kafka.produce(topic, [*json_records(good), *BROKEN[:bad]])
+    return topic
 
 
 def letters(config: IngestConfig) -> Counter[tuple[str, str]]:
@@ -93,8 +101,7 @@ def test_a_batch_that_decodes_otherwise_when_it_runs_again(
     bad: int,
     public: bool,
 ) -> None:
-    topic = kafka.topic("again")
-    kafka.produce(topic, [*json_records(20 - broken), *BROKEN[:broken]])
+    topic = with_broken(kafka, "again", 20 - broken, broken)
     first, second = (ingest_config(tmp_path, kafka.bootstrap_servers, {topic: kind}) for kind in (before, after))
     with monkeypatch.context() as patch:
         if public:
@@ -110,8 +117,7 @@ def test_a_batch_that_decodes_otherwise_when_it_runs_again(
 def test_a_batch_that_fails_and_decodes_otherwise_twice(
     spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = kafka.topic("again")
-    kafka.produce(topic, [*json_records(18), *BROKEN])
+    topic = with_broken(kafka, "again")
     for kind in ("json", "avro", "json"):
         config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: kind})
         with monkeypatch.context() as failing:
@@ -124,8 +130,7 @@ def test_letters_that_are_not_as_many_as_counted(
     spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the registry comes to know an id between the two passes over a batch."""
-    topic = kafka.topic("fewer")
-    kafka.produce(topic, [*json_records(18), *BROKEN])
+    topic = with_broken(kafka, "fewer")
     config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
     rows = ingest.rejected_rows
 
@@ -144,8 +149,7 @@ def test_letters_that_are_not_as_many_as_counted(
 def test_letters_that_another_process_wrote_meanwhile(
     spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = kafka.topic("meanwhile")
-    kafka.produce(topic, [*json_records(18), *BROKEN])
+    topic = with_broken(kafka, "meanwhile")
     config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
     method = BatchWriter._write_samples
 
@@ -166,8 +170,7 @@ def test_letters_that_another_process_wrote_meanwhile(
 def test_batches_that_nobody_began_before_ask_for_nothing(
     spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = kafka.topic("ordinary")
-    kafka.produce(topic, [*json_records(118), *BROKEN])
+    topic = with_broken(kafka, "ordinary", 118)
     config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
     asked, holds = list[int](), TableWriter.holds
 
@@ -179,15 +182,6 @@ def test_batches_that_nobody_began_before_ask_for_nothing(
     ingest.run(config)
     assert [entry.batch_id for entry in ledger(config.tables.samples)] == [0, 1, 2]
     assert asked == [0]
-
-
-def records(count: int) -> list[Record]:
-    """Return records of which every tenth is broken."""
-    return [(b"bad", b"{") if i % 10 == 9 else record for i, record in enumerate(json_records(count))]
-
-
-def goes_on(config: IngestConfig, **guard: bool) -> None:
-    ingest.run(config.model_copy(update={"guard": GuardConfig(**guard)}))
 
 
 def test_a_new_epoch_leaves_the_letters_of_another_stream(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
@@ -213,7 +207,7 @@ def test_a_new_epoch_leaves_the_letters_of_another_stream(spark: SparkSession, k
     kafka.produce(topic, records(20))
     ingest.run(one)
     shutil.rmtree(two.checkpoint_dir)
-    goes_on(two, rebase=True)
+    run(two, rebase=True)
     assert found() == Counter({(name, offset): 1 for name in ("one", "two") for offset in (9, 19, 29, 39)})
 
 
@@ -225,13 +219,13 @@ def test_a_new_epoch_leaves_the_letters_of_a_topic_made_anew(spark: SparkSession
     ingest.run(config)
     kafka.make_anew(topic)
     kafka.produce(topic, records(20))
-    goes_on(config, accept_loss=True)
+    run(config, accept_loss=True)
     everything = sorted((topic, 0, offset) for offset in (*range(60), *range(20)))
     assert coordinates(tmp_path) == everything
     forget(config.tables.samples)
     assert len(ledger(config.tables.samples)) == 1
     shutil.rmtree(config.checkpoint_dir)
-    goes_on(config, rebase=True)
+    run(config, rebase=True)
     assert coordinates(tmp_path) == everything
 
 
@@ -253,10 +247,10 @@ def test_a_new_epoch_drops_the_letters_of_a_batch_that_is_not_whole(
 
     with monkeypatch.context() as patch, pytest.raises(RunError, match="the machine is gone"):
         patch.setattr(BatchWriter, "_write_rejected", killed)
-        goes_on(config, accept_loss=True)
+        run(config, accept_loss=True)
     assert sum(letters(config).values()) == 6
     forget(config.tables.samples)
     shutil.rmtree(config.checkpoint_dir)
-    goes_on(config, rebase=True, accept_loss=True)
+    run(config, rebase=True, accept_loss=True)
     assert sum(letters(config).values()) == 6
     assert coordinates(tmp_path) == sorted((topic, 0, offset) for offset in (*range(40), *range(20)))
