@@ -21,6 +21,7 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.secrets import masked_argument
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import LedgerState, Loss
+from kbit_spark.sources.broker import topic_states
 from kbit_spark.sources.continuity import (
     CheckpointState,
     Start,
@@ -32,7 +33,7 @@ from kbit_spark.sources.continuity import (
     resume_offsets,
     topics_of,
 )
-from kbit_spark.sources.kafka import scanned_states, topic_states
+from kbit_spark.sources.kafka import scanned_states
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.tables.append import batch_app_id
 from kbit_spark.tables.dead_letters import drop_letters, of_batches, unfinished

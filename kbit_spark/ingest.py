@@ -25,9 +25,10 @@ from kbit_spark.errors import RunError
 from kbit_spark.events import Event
 from kbit_spark.schemas import Engine, LedgerEntry, Loss, OffsetRange
 from kbit_spark.session import session_given, spark_session
+from kbit_spark.sources.broker import Lag, check_topics
 from kbit_spark.sources.continuity import Start
 from kbit_spark.sources.gathering import gathered
-from kbit_spark.sources.kafka import Lag, check_options, check_topics, read_stream
+from kbit_spark.sources.kafka import check_options, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.append import Append, Transaction, batch_app_id, not_alone

@@ -16,7 +16,7 @@ from kbit_spark import ingest
 from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import LedgerState
-from kbit_spark.sources import java_admin
+from kbit_spark.sources import java_client
 from kbit_spark.sources.continuity import Start, TopicState, losses, resume_offsets
 from kbit_spark.tables.verify import read_history, verify
 from tests.fixtures.jobs import (
@@ -463,7 +463,7 @@ def test_where_nobody_can_ask_the_broker_a_loss_can_be_accepted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     config, topic, kafka = secured
-    monkeypatch.setattr(java_admin, "_PACKAGES", ("elsewhere",))
+    monkeypatch.setattr(java_client, "_PACKAGES", ("elsewhere",))
     kafka.produce(topic, records(20))
     remove(kafka, topic, 30)
     with pytest.raises(RunError, match=r"(?i)may have been lost|OffsetOutOf"):

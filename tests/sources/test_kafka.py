@@ -19,8 +19,10 @@ from kbit_spark.config.ingest import IngestConfig, KafkaConfig
 from kbit_spark.config.load import validate
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import OffsetRange
-from kbit_spark.sources import kafka as source
-from kbit_spark.sources.kafka import Lag, check_options, check_topics, java_only, read_stream, topic_states
+from kbit_spark.sources import broker
+from kbit_spark.sources.broker import Lag, check_topics, topic_states
+from kbit_spark.sources.kafka import check_options, read_stream
+from kbit_spark.sources.options import java_only
 from tests.fixtures.jobs import coordinates, ingest_data, json_records
 from tests.fixtures.kafka import Kafka
 
@@ -56,11 +58,11 @@ def test_every_option_of_java_with_its_own_default_is_let_through(spark: SparkSe
     refused = {}
     for name, value in defaults.items():
         try:
-            check_options(spark, config(**{name: value}), source._client(config(**{name: value}))[1])
+            check_options(spark, config(**{name: value}), broker._client(config(**{name: value}))[1])
         except UsageError as error:
             refused[name] = error.message
     assert refused == {}
-    client, unjudged = source._client(
+    client, unjudged = broker._client(
         config(**{name: value for name, value in defaults.items() if not java_only([name])})
     )
     assert client is not None
@@ -123,8 +125,8 @@ def test_kerberos_without_a_library_of_ours_is_java_s(monkeypatch: pytest.Monkey
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "No provider for SASL mechanism GSSAPI: recompile"))
 
     asked: list[Any] = []
-    monkeypatch.setattr(source, "AdminClient", refuse)
-    monkeypatch.setattr(source, "java_topic_states", lambda *given: asked.append(given))
+    monkeypatch.setattr(broker, "AdminClient", refuse)
+    monkeypatch.setattr(broker, "java_topic_states", lambda *given: asked.append(given))
     assert check_topics(config(**options)) == tuple(options)
     assert topic_states(None, config(**options)) is None
     assert [given[2] for given in asked] == [options]
@@ -178,7 +180,7 @@ def test_a_slow_broker_ends_nothing_behind_a_batch(
     asked = late if at_once else lambda *_, **__: answers
     monkeypatch.setattr(concurrent.futures, "TimeoutError", Late)
     monkeypatch.setattr(
-        source, "AdminClient", lambda *_, **__: SimpleNamespace(list_offsets=asked, describe_topics=asked)
+        broker, "AdminClient", lambda *_, **__: SimpleNamespace(list_offsets=asked, describe_topics=asked)
     )
     assert Lag(config()).behind(RANGES) is None
     with pytest.raises(RunError, match="does not tell the offsets"):

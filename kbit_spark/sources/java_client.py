@@ -1,22 +1,64 @@
-"""Asks the broker through Java's own Kafka client: it alone reads a JAAS line, a truststore or a keystore of Java's."""
+"""Java's own Kafka client, which Spark reads with.
+
+It alone reads a JAAS line, a truststore or a keystore of Java's, so it asks the broker where those are given; and it
+alone can judge its options.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from kbit_spark.errors import RunError
+from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import Places
 from kbit_spark.sources.continuity import TopicState, topics_of
+from kbit_spark.sources.options import client_options, wrong_option
 from kbit_spark.sources.query import root_cause
 
 TIMEOUT_S = 10
 _PACKAGES = ("org.apache.kafka", "kafkashaded.org.apache.kafka")
 """Where Spark has Kafka's client: under its own name, or renamed, as Databricks does."""
+
+
+def judge_options(spark: SparkSession, config: KafkaConfig, unjudged: Iterable[str]) -> None:
+    """Let the client judge its options, as far as it can without a broker; no verdict where it is not to be found.
+
+    A name that it does not know either may be meant for a plugin of it, unless it looks like a misspelt one.
+
+    Args:
+        spark: the session whose JVM has the client.
+        config: what to read.
+        unjudged: names of options that nobody has judged yet.
+
+    Raises:
+        UsageError: an option that is misspelt, or whose value the client does not take.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    package = _package(jvm)
+    if package is None:
+        return
+    consumer = getattr(jvm, f"{package}.clients.consumer.ConsumerConfig")
+    known = set(consumer.configNames())
+    for name in sorted(set(unjudged) - known):
+        if nearest := get_close_matches(name, known, n=1, cutoff=0.85):
+            msg = f"kafka.options: no client of Kafka knows {name}; did you mean {nearest[0]}?"
+            raise UsageError(msg)
+    settings = {**client_options(config), "bootstrap.servers": config.bootstrap_servers}
+    deserializer = f"{package}.common.serialization.ByteArrayDeserializer"
+    try:
+        consumer({"key.deserializer": deserializer, "value.deserializer": deserializer, **settings})
+        admin = getattr(jvm, f"{package}.clients.admin.AdminClient").create(settings)  # asks nothing, but checks more
+        admin.close(jvm.java.time.Duration.ZERO)
+    except Py4JJavaError as error:
+        kind, _, reason = root_cause(error).partition(": ")
+        if kind == "ConfigException":  # all else, a login for one, is told when the stream starts
+            raise wrong_option(reason, config) from None
 
 
 def java_topic_states(
@@ -34,10 +76,8 @@ def java_topic_states(
         RunError: the broker does not answer, refuses the credentials or has no such topic.
     """
     jvm: Any = spark.sparkContext._jvm
-    for package in _PACKAGES:
-        if isinstance(getattr(jvm, f"{package}.clients.admin.AdminClient"), JavaClass):
-            break
-    else:
+    package = _package(jvm)
+    if package is None:
         return None
     try:
         client = getattr(jvm, f"{package}.clients.admin.AdminClient")
@@ -52,6 +92,12 @@ def java_topic_states(
             "check kafka.options and the variables in kafka.options_from_env, the topics and the right to describe them"
         )
         raise RunError(msg, hint) from error
+
+
+def _package(jvm: Any) -> str | None:
+    """Return where the client's classes are; None where this Spark's are not to be found."""
+    there = (p for p in _PACKAGES if isinstance(getattr(jvm, f"{p}.clients.admin.AdminClient"), JavaClass))
+    return next(there, None)
 
 
 def _states(jvm: Any, package: str, admin: Any, names: Sequence[str]) -> dict[str, TopicState]:

@@ -8,9 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kbit_spark.errors import RunError
-from kbit_spark.sources import java_admin
-from kbit_spark.sources.java_admin import java_topic_states
-from kbit_spark.sources.kafka import scanned_states, topic_states
+from kbit_spark.sources import java_client
+from kbit_spark.sources.broker import topic_states
+from kbit_spark.sources.java_client import java_topic_states
+from kbit_spark.sources.kafka import scanned_states
 from tests.fixtures.jobs import ingest_config, json_records
 from tests.fixtures.kafka import Kafka, remove
 
@@ -39,7 +40,7 @@ def test_without_javas_client_records_tell(
     config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"}).kafka
     (told,) = scanned_states(spark, config, {(topic, 0): 25, (topic, 1): 3, (topic, 2): 9}).values()
     assert (told.topic_id, told.earliest, told.latest) == (None, {0: 0, 1: 7, 2: 9}, {0: 25, 1: 20, 2: 9})
-    monkeypatch.setattr(java_admin, "_PACKAGES", ("elsewhere",))
+    monkeypatch.setattr(java_client, "_PACKAGES", ("elsewhere",))
     assert java_topic_states(spark, kafka.bootstrap_servers, {}, [topic]) is None
 
 
