@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # The whole chain on a GPU host: digits through Kafka, decoded on the GPU into Delta, a model trained on the GPU.
-# Usage: bench/gpu/chain.sh OUT, with the environment of the packed runtime (env.sh).
+# Usage: bench/gpu/chain.sh > LOG, with the environment of the packed runtime (env.sh).
 set -euo pipefail
-out=$1
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 export NCCL_NVLS_ENABLE=0 PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} SPARK_LOCAL_IP=127.0.0.1
