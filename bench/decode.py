@@ -29,7 +29,7 @@ from pyspark.sql.avro.functions import from_avro
 from bench import harness
 from bench.payloads import TEMPLATES, Case, cases
 from kbit_spark.codecs.resolver import PayloadDecoder
-from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.config.load import validate
 from kbit_spark.session import spark_session
 

@@ -19,7 +19,7 @@ from kbit_spark.codecs.plan import Plan, UnreadableSchemaError
 from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.codecs.registry import RegisteredSchema
 from kbit_spark.column_types import nullable_inside, parse_type, type_text
-from kbit_spark.config.ingest import TopicConfig
+from kbit_spark.config.kafka import TopicConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec
 

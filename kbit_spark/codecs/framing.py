@@ -19,7 +19,7 @@ from kbit_spark.codecs.descriptors import read_schema
 from kbit_spark.codecs.plan import Plan, plan_of_fields
 from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.codecs.registry import SchemaRegistry
-from kbit_spark.config.ingest import TopicConfig
+from kbit_spark.config.kafka import TopicConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec
 

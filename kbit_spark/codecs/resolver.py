@@ -24,7 +24,7 @@ from kbit_spark.codecs.gpu.program import NotOnGpu
 from kbit_spark.codecs.placement import Work, joined
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.codecs.topic import TopicDecoder
-from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import Engine, FieldSpec
 

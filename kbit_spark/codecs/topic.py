@@ -15,7 +15,7 @@ from kbit_spark.codecs.gpu.functions import Decode, GpuFunctions
 from kbit_spark.codecs.gpu.program import NotOnGpu, Program
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.registry import SchemaRegistry
-from kbit_spark.config.ingest import TopicConfig
+from kbit_spark.config.kafka import TopicConfig
 from kbit_spark.schemas import Engine, FieldSpec
 
 log = logging.getLogger("kbit")

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
-from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import OffsetRange, Places
 from kbit_spark.sources.continuity import TopicState, topics_of

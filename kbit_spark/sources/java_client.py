@@ -14,7 +14,7 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import Places
 from kbit_spark.sources.continuity import TopicState, topics_of

@@ -8,7 +8,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.errors import first_line
 from kbit_spark.schemas import Places
 from kbit_spark.sources.continuity import TopicState, topics_of

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from kbit_spark.codecs.resolver import PayloadDecoder
-from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.config.load import validate
 from kbit_spark.local.registry import RegistryServer
 from kbit_spark.schemas import FieldSpec, Tensor

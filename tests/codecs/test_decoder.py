@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.resolver import PayloadDecoder
-from kbit_spark.config.ingest import KafkaConfig, TopicConfig
+from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec, Tensor
 

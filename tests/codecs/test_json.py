@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 
 from kbit_spark.codecs.json import json_plan
 from kbit_spark.codecs.resolver import PayloadDecoder
-from kbit_spark.config.ingest import KafkaConfig, TopicConfig
+from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.schemas import FieldSpec, Tensor
 from tests.fixtures.decode import Decode

@@ -10,7 +10,7 @@ import pytest
 from kbit_spark.codecs.framing import ConfluentSchemas, raw_plan
 from kbit_spark.codecs.mongo import mongo_plan
 from kbit_spark.codecs.registry import SchemaRegistry
-from kbit_spark.config.ingest import KafkaConfig, TopicConfig
+from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.local.registry import Registry, serve
 from kbit_spark.schemas import FieldSpec, Tensor

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from kbit_spark.codecs.framing import UNRESOLVED
 from kbit_spark.codecs.resolver import PayloadDecoder
-from kbit_spark.config.ingest import KafkaConfig
+from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.config.load import validate
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.local.registry import RegistryServer, serve

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from kbit_spark.config.experiment import ExperimentConfig
-from kbit_spark.config.ingest import IngestConfig, KafkaConfig
+from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.config.load import dump, load, validate
 from kbit_spark.config.options import flatten
 from kbit_spark.config.secrets import secrets_in

@@ -31,7 +31,8 @@ from kbit_spark.codecs.gpu.functions import RapidsFunctions
 from kbit_spark.codecs.gpu.program import NotOnGpu
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.resolver import PayloadDecoder, header_id
-from kbit_spark.config.ingest import KafkaConfig, SplitConfig, TopicConfig
+from kbit_spark.config.ingest import SplitConfig
+from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.rapids import ENABLED, PLUGIN
 from kbit_spark.schemas import FieldSpec, LedgerEntry, Tensor

@@ -21,7 +21,7 @@ from kbit_spark.codecs.gpu.program import program_for
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.codecs.registry import SchemaRegistry
-from kbit_spark.config.ingest import TopicConfig
+from kbit_spark.config.kafka import TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.local.registry import Registry, serve
 from kbit_spark.schemas import FieldSpec, Tensor

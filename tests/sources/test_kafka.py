@@ -14,8 +14,9 @@ from py4j.java_collections import JavaList
 from pyspark.sql import SparkSession
 
 from kbit_spark import ingest
-from kbit_spark.config import ingest as ingest_config_module
-from kbit_spark.config.ingest import IngestConfig, KafkaConfig
+from kbit_spark.config import kafka as kafka_config_module
+from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.config.load import validate
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import OffsetRange
@@ -26,7 +27,7 @@ from kbit_spark.sources.options import java_only
 from tests.fixtures.jobs import coordinates, ingest_data, json_records
 from tests.fixtures.kafka import Kafka
 
-OWN = ingest_config_module._SPARKS_OWN
+OWN = kafka_config_module._SPARKS_OWN
 RANGES = [OffsetRange(topic="t", partition=0, start=0, end=1)]
 
 

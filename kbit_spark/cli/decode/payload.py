@@ -22,7 +22,8 @@ from kbit_spark.codecs.descriptors import read_schema
 from kbit_spark.codecs.framing import ConfluentSchemas, raw_plan, read_reader_schema, read_schemas, soe_plan
 from kbit_spark.codecs.protobuf_fields import fields_of
 from kbit_spark.codecs.registry import SchemaRegistry
-from kbit_spark.config.ingest import IngestConfig, KafkaConfig, TopicConfig
+from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.config.load import validate
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import FieldSpec

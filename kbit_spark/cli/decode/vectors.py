@@ -18,7 +18,7 @@ from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.protobuf_fields import Recursive, fields_of
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.column_types import parse_columns, type_text
-from kbit_spark.config.ingest import TopicConfig
+from kbit_spark.config.kafka import TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.local.registry import Registry, serve

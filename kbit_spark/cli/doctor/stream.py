@@ -18,7 +18,8 @@ from kbit_spark.cli.doctor.machine import free_disk
 from kbit_spark.codecs.decoder import value_type
 from kbit_spark.codecs.framing import raw_plan, read_reader_schema, read_schemas, soe_plan
 from kbit_spark.codecs.registry import SchemaRegistry
-from kbit_spark.config.ingest import IngestConfig, KafkaConfig, TopicConfig
+from kbit_spark.config.ingest import IngestConfig
+from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import FieldSpec, LedgerEntry
