@@ -56,7 +56,8 @@ def _cpu_s() -> float:
 def kbit(work: Work) -> Pass:
     """Return an epoch of the training loader, shuffled, as rank 0 of 1."""
     from kbit_spark.datasets.batches import Source, training_batches
-    from kbit_spark.datasets.row_groups import Columns, list_row_groups
+    from kbit_spark.datasets.row_groups import list_row_groups
+    from kbit_spark.datasets.rows import Columns
     from kbit_spark.datasets.sharding import plan_epoch
     from kbit_spark.tables.snapshot import resolve
 

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from kbit_spark.datasets.columns import whole_rows
 from kbit_spark.datasets.memory import Recycled
 from kbit_spark.datasets.prefetch import Prefetch
-from kbit_spark.datasets.row_groups import Columns, Footers, RowGroup, RowGroupReader, Rows
+from kbit_spark.datasets.row_groups import Footers, RowGroup
+from kbit_spark.datasets.row_reader import RowGroupReader
+from kbit_spark.datasets.rows import Columns, Rows
 from kbit_spark.datasets.sharding import EpochPlan, Indices, RowStream, rank_slice
 from kbit_spark.schemas import Tensor
 

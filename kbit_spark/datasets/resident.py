@@ -14,7 +14,7 @@ import torch
 
 from kbit_spark.datasets.batches import Batch, Source, as_inputs
 from kbit_spark.datasets.prefetch import Prefetch
-from kbit_spark.datasets.row_groups import RowGroupReader
+from kbit_spark.datasets.row_reader import RowGroupReader
 from kbit_spark.datasets.sharding import EpochPlan, Indices, LaneSlice, RowStream, rank_slice
 
 SHARE = 0.5

@@ -8,7 +8,8 @@ from contextlib import closing
 from kbit_spark.datasets.batches import BLOCK_BYTES, Batch, Source, evaluation_batches, training_batches
 from kbit_spark.datasets.device import on_device
 from kbit_spark.datasets.resident import ResidentRows, resident_rows
-from kbit_spark.datasets.row_groups import Columns, list_row_groups
+from kbit_spark.datasets.row_groups import list_row_groups
+from kbit_spark.datasets.rows import Columns
 from kbit_spark.datasets.sharding import EpochPlan, plan_epoch, steps_of_epoch
 from kbit_spark.schemas import SPLITS, Split
 from kbit_spark.training.job import TrainJob

@@ -23,12 +23,15 @@ from hypothesis import strategies as st
 import kbit_spark.datasets.batches as batches_module
 import kbit_spark.datasets.resident as resident_module
 import kbit_spark.datasets.row_groups as row_groups_module
+import kbit_spark.datasets.rows as rows_module
 from kbit_spark.datasets.batches import Batch, Source, evaluation_batches, training_batches
 from kbit_spark.datasets.device import on_device
 from kbit_spark.datasets.memory import Recycled
 from kbit_spark.datasets.prefetch import Prefetch
 from kbit_spark.datasets.resident import ResidentRows, resident_rows
-from kbit_spark.datasets.row_groups import Columns, Footers, RowGroupReader, Rows, list_row_groups
+from kbit_spark.datasets.row_groups import Footers, list_row_groups
+from kbit_spark.datasets.row_reader import RowGroupReader
+from kbit_spark.datasets.rows import Columns, Rows
 from kbit_spark.datasets.sharding import EpochPlan, Segment, plan_epoch
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError, UsageError
@@ -199,7 +202,7 @@ def test_only_the_newest_of_large_footers_is_kept(snapshot: Snapshot, monkeypatc
 
 @pytest.mark.parametrize("slice_rows", [1, 7, 1_000])
 def test_segments_are_read_from_any_row(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, slice_rows: int) -> None:
-    monkeypatch.setattr(row_groups_module, "SLICE_BYTES", slice_rows * IMAGE.nbytes)
+    monkeypatch.setattr(rows_module, "SLICE_BYTES", slice_rows * IMAGE.nbytes)
     groups = source(snapshot).groups
     reader = RowGroupReader(groups, COLUMNS)
     whole = [reader.read([Segment(number, 0, group.rows)]) for number, group in enumerate(groups[:2])]

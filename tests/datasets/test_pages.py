@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from kbit_spark.datasets.page_format import PageHeader, UnusualPageError, all_ones, decode_runs
 from kbit_spark.datasets.pages import Chunk, page_rows
-from kbit_spark.datasets.row_groups import Columns, Footers, RowGroup, RowGroupReader, list_row_groups
+from kbit_spark.datasets.row_groups import Footers, RowGroup, list_row_groups
+from kbit_spark.datasets.row_reader import RowGroupReader
+from kbit_spark.datasets.rows import Columns
 from kbit_spark.datasets.sharding import Segment
 from kbit_spark.errors import RunError
 from kbit_spark.schemas import DataFile, Tensor

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from kbit_spark.datasets import row_groups
-from kbit_spark.datasets.row_groups import Columns, RowGroupReader, list_row_groups
+from kbit_spark.datasets import rows as rows_module
+from kbit_spark.datasets.row_groups import list_row_groups
+from kbit_spark.datasets.row_reader import RowGroupReader
+from kbit_spark.datasets.rows import Columns
 from kbit_spark.datasets.sharding import Segment
 from kbit_spark.schemas import DataFile, Tensor
 from kbit_spark.tables.samples import parquet_settings
@@ -96,7 +98,7 @@ def test_all_rows_come_from_pages(
     column = pq.read_metadata(file).row_group(0).column(0)
     assert column.compression == codec.upper()
     assert set(column.encodings) - {"BIT_PACKED", "RLE"} == encodings  # those two are of levels
-    monkeypatch.setattr(row_groups, "_from_arrow", no_arrow)
+    monkeypatch.setattr(rows_module, "_from_arrow", no_arrow)
     for skip in (0, 101):
         assert loaded(file, skip) == scanned(file, skip)
 
@@ -106,6 +108,6 @@ def test_pages_of_version_2_are_left_to_pyarrow(
 ) -> None:
     file = written(spark, tmp_path / "table", 7, {**INGEST, "parquet.writer.version": "v2"})
     assert loaded(file, 101) == scanned(file, 101)
-    monkeypatch.setattr(row_groups, "_from_arrow", no_arrow)
+    monkeypatch.setattr(rows_module, "_from_arrow", no_arrow)
     with pytest.raises(AssertionError, match="pyarrow was asked"):
         loaded(file, 101)

@@ -13,7 +13,8 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from kbit_spark.datasets.batches import Source, evaluation_batches
-from kbit_spark.datasets.row_groups import Columns, list_row_groups
+from kbit_spark.datasets.row_groups import list_row_groups
+from kbit_spark.datasets.rows import Columns
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.schemas import SPLITS, LedgerEntry, OffsetRange, Snapshot
 from kbit_spark.tables.retention import retention_s
