@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kbit_spark.codecs.gpu.avro_skip import NUMBERS, Skipper, blocks, limit, union
 from kbit_spark.codecs.gpu.constants import Constants
 from kbit_spark.codecs.gpu.layout import (
     WARP_ITEMS,
@@ -28,40 +29,12 @@ from kbit_spark.codecs.gpu.text import block, indent
 from kbit_spark.codecs.plan import Plan
 
 PARTS = ("varints", "avro")
-_NUMBERS = {
-    "boolean": "read_boolean(in)",
-    "int": "read_int(in)",
-    "long": "read_long(in)",
-    "float": "float_of((u32)read_bits(in, 4))",
-    "double": "double_of(read_bits(in, 8))",
-    "int_as_long": "read_int(in)",
-    "int_as_float": "read_int(in)",
-    "int_as_double": "read_int(in)",
-    "long_as_float": "read_long(in)",
-    "long_as_double": "read_long(in)",
-    "float_as_double": "float_of((u32)read_bits(in, 4))",
-    "date": "read_int(in)",
-    "time_millis": "read_time_millis(in)",
-    "time_micros": "read_time_micros(in)",
-}
 _BYTES = {
     "bytes": "read_bytes(in)",
     "string": "read_text(in)",
     "string_as_bytes": "read_text(in)",
     "bytes_as_string": "read_text(in)",
 }
-_SKIPS = {
-    "boolean": "read_boolean(in);",
-    "int": "read_int(in);",
-    "long": "read_long(in);",
-    "float": "skip(in, 4);",
-    "double": "skip(in, 8);",
-    "bytes": "read_bytes(in);",
-    "string": "read_text(in);",
-}
-_SAME_RECORD = 3
-"""How often a record that contains itself is read over before the CPU takes the row."""
-_EMPTY = ("null",)
 
 
 def program(plan: Plan) -> Program:
@@ -103,8 +76,7 @@ class _Kernel:
     """Writes the code of one plan."""
 
     def __init__(self, records: Plan, name: str) -> None:
-        self._records = records
-        self._open: list[str] = []
+        self._skipper = Skipper(records)
         self.constants = Constants(name)
 
     def record(self, plan: Plan, columns: Sequence[Node]) -> list[str]:
@@ -113,7 +85,7 @@ class _Kernel:
         missing = set(range(len(columns)))
         for step in plan["steps"]:
             if "skip" in step:
-                lines += self._skip(step["skip"])
+                lines += self._skipper.skip(step["skip"])
             else:
                 missing.discard(step["target"])
                 lines += block(self.value(columns[step["target"]], step["reader"]))
@@ -138,8 +110,8 @@ class _Kernel:
     def value(self, node: Node, plan: Plan) -> list[str]:
         """Read a value into a node."""
         kind = plan["read"]
-        if kind in _NUMBERS:
-            return store(node, _NUMBERS[kind])
+        if kind in NUMBERS:
+            return store(node, NUMBERS[kind])
         if kind in _BYTES:
             return [f"i64 length = {_BYTES[kind]};", *span(node, "in.at - length", "length")]
         match kind:
@@ -164,7 +136,7 @@ class _Kernel:
             case "member":
                 return self._member(node, plan)
             case "union":
-                return self._union([self.value(node, branch) for branch in plan["branches"]])
+                return union([self.value(node, branch) for branch in plan["branches"]])
             case "refused":
                 return [f"fail(in, {fault_name(plan['code'])}, start);"]
             case "tensor_bytes":
@@ -176,7 +148,7 @@ class _Kernel:
 
     def _decimal(self, node: Node, plan: Plan) -> list[str]:
         value = "value" if node.c_type == "Wide" else "value.low"
-        return [f"Wide value = read_decimal(in, {plan['size']}, {_limit(plan)});", *store(node, value)]
+        return [f"Wide value = read_decimal(in, {plan['size']}, {limit(plan)});", *store(node, value)]
 
     def _enum(self, node: Node, symbols: Sequence[str | None]) -> list[str]:
         texts = [(symbol or "").encode() for symbol in symbols]
@@ -200,7 +172,7 @@ class _Kernel:
             "if (in.at == first) count_empty(in, blocks);",
             f"row.next[{node.child}]++; left--;",
         ]
-        return [*open_list(node), *_blocks([*warp, *block(one)])]
+        return [*open_list(node), *blocks([*warp, *block(one)])]
 
     def _warp_items(self, node: Node, item: Node) -> list[str]:
         if item.c_type not in ("i32", "i64"):
@@ -227,19 +199,13 @@ class _Kernel:
             *block(self.value(value, values)),
             f"row.next[{node.child}]++; left--;",
         ]
-        return [*open_list(node), "Keys keys;", *_blocks(entry)]
+        return [*open_list(node), "Keys keys;", *blocks(entry)]
 
     def _member(self, node: Node, plan: Plan) -> list[str]:
         lines = present(node)
         for index, child in enumerate(node.children):
             lines += block(self.value(child, plan["reader"])) if index == plan["member"] else nothing(child)
         return lines
-
-    def _union(self, branches: Sequence[Sequence[str]]) -> list[str]:
-        lines = ["const u8* start = in.at;", f"switch (read_index(in, {len(branches)}, BAD_UNION_INDEX)) {{"]
-        for index, branch in enumerate(branches):
-            lines += [f"  case {index}: {{", *indent(indent(branch)), "  } break;"]
-        return [*lines, "}"]
 
     def _tensor_bytes(self, node: Node, plan: Plan) -> list[str]:
         length = "read_bytes(in)" if plan.get("size", -1) < 0 else f"skip(in, {plan['size']})"
@@ -269,99 +235,18 @@ class _Kernel:
         else:
             warp = []
             wide = items == "double" and tensor_item_bytes(tensor) == 4
-            read = [f"{items} value = {_NUMBERS[items]};"]
+            read = [f"{items} value = {NUMBERS[items]};"]
             if wide:  # finite, but not as a float
                 finite = "value - value == 0 && (float)value - (float)value != 0"
                 read.append(f"if (!in.fault && {finite}) fail(in, INT_OVERFLOW, first);")
         too_many = f"if (left > {count} - index) {{ fail(in, BAD_LENGTH, blocks.count_at); break; }}"
         return [
             f"u8* tensor = {place(node)}; i64 index = 0;",
-            *_blocks([*warp, *block(["const u8* first = in.at;", *read, *one])], [too_many]),
+            *blocks([*warp, *block(["const u8* first = in.at;", *read, *one])], [too_many]),
             f"if (!in.fault && index < {count}) fail(in, BAD_LENGTH, blocks.count_at);",
             *written(node, str(node.stride)),
         ]
 
-    def _skip(self, plan: Plan, depth: int = 0) -> list[str]:
-        op = plan["op"]
-        if op in _SKIPS:
-            return [_SKIPS[op]]
-        match op:
-            case "null":
-                return []
-            case "fixed":
-                return [f"skip(in, {plan['size']});"]
-            case "enum":
-                return [f"read_index(in, {plan['symbols']}, BAD_ENUM);"]
-            case "union":
-                return block(self._union([self._skip(branch, depth) for branch in plan["branches"]]))
-            case "array" | "map":
-                return self._skip_items(plan, depth)
-            case "record":
-                return self._skip_record(plan["name"], depth)
-            case "checked":
-                return self._check(plan["reader"])
-        msg = f"no kernel skips Avro's {op}"
-        raise NotOnGpu(msg)
-
-    def _skip_items(self, plan: Plan, depth: int) -> list[str]:
-        keyed = plan["op"] == "map"
-        item = plan["values"] if keyed else plan["items"]
-        if not keyed and self._is_empty(item):
-            return block(_blocks(["break;"]))  # a huge count of them costs nothing
-        lines = (["read_text(in);"] if keyed else []) + self._skip(item, depth + 1)
-        return block(_blocks([*lines, "left--;"]))
-
-    def _skip_record(self, name: str, depth: int) -> list[str]:
-        if self._open.count(name) >= _SAME_RECORD:
-            return ["unsure(in);"]
-        self._open.append(name)
-        try:
-            return [line for field in self._records[name] for line in self._skip(field, depth + 1)]
-        finally:
-            self._open.pop()
-
-    def _is_empty(self, plan: Plan) -> bool:
-        if plan["op"] == "record":
-            if plan["name"] in self._open:
-                return False
-            self._open.append(plan["name"])
-            try:
-                return all(self._is_empty(field) for field in self._records[plan["name"]])
-            finally:
-                self._open.pop()
-        return plan["op"] in _EMPTY or (plan["op"] == "fixed" and plan["size"] == 0)
-
-    def _check(self, plan: Plan) -> list[str]:
-        """Read a logical type for its checks alone."""
-        match plan["read"]:
-            case "decimal":
-                return [f"read_decimal(in, {plan['size']}, {_limit(plan)});"]
-            case "uuid":
-                return [f"read_uuid(in, {plan['size']}, (u8*)0);"]
-            case "timestamp" | "timestamp_ntz":
-                return [f"read_timestamp(in, {plan['per_second']});"]
-            case kind:
-                return [f"{_NUMBERS[kind]};"]
-
-
-def _limit(plan: Plan) -> str:
-    """Return the least number of too many digits for a decimal."""
-    limit = 10 ** plan["precision"]
-    return f"Wide{{{limit % 2**64}ULL, {limit >> 64}LL}}"
-
 
 def _whole(items: str) -> str:
     return "(i32)value == value" if items == "int" else "true"
-
-
-def _blocks(lines: Sequence[str], first: Sequence[str] = ()) -> list[str]:
-    """Return the walk over the blocks of an array: `first` once a block, `lines` while `left` items are left in it."""
-    return [
-        "Blocks blocks = {0, 0, 0};",
-        "for (i64 left = next_block(in, blocks); left; left = next_block(in, blocks)) {",
-        *indent(first),
-        "  while (left > 0 && !in.fault) {",
-        *indent(indent(lines)),
-        "  }",
-        "}",
-    ]
