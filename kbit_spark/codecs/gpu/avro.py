@@ -6,26 +6,11 @@ from collections.abc import Sequence
 
 from kbit_spark.codecs.gpu.avro_skip import NUMBERS, Skipper, blocks, limit, union
 from kbit_spark.codecs.gpu.constants import Constants
-from kbit_spark.codecs.gpu.layout import (
-    WARP_ITEMS,
-    Layout,
-    Node,
-    NotOnGpu,
-    function,
-    nothing,
-    open_list,
-    place,
-    present,
-    span,
-    store,
-    tensor_fits,
-    tensor_item_bytes,
-    tensor_item_type,
-    tensor_items,
-    written,
-)
+from kbit_spark.codecs.gpu.layout import Layout, Node, NotOnGpu
 from kbit_spark.codecs.gpu.program import Program, assemble, fault_name
+from kbit_spark.codecs.gpu.tensors import WARP_ITEMS, tensor_fits, tensor_item_bytes, tensor_item_type, tensor_items
 from kbit_spark.codecs.gpu.text import block, indent
+from kbit_spark.codecs.gpu.writes import function, nothing, open_list, place, present, span, store, written
 from kbit_spark.codecs.plan import Plan
 
 PARTS = ("varints", "avro")

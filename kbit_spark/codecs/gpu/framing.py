@@ -10,9 +10,10 @@ from typing import Any
 from kbit_spark.codecs.gpu import avro, protobuf
 from kbit_spark.codecs.gpu import json as json_kernel
 from kbit_spark.codecs.gpu.constants import Constants
-from kbit_spark.codecs.gpu.layout import Layout, NotOnGpu, function
+from kbit_spark.codecs.gpu.layout import Layout, NotOnGpu
 from kbit_spark.codecs.gpu.program import Program, assemble, fault_name
 from kbit_spark.codecs.gpu.text import indent
+from kbit_spark.codecs.gpu.writes import function
 from kbit_spark.codecs.plan import Plan
 
 

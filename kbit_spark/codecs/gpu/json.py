@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from kbit_spark.codecs.gpu.constants import Constants
-from kbit_spark.codecs.gpu.layout import (
-    WARP_ITEMS,
-    Layout,
-    Node,
-    NotOnGpu,
-    function,
-    nothing,
-    open_list,
-    place,
-    present,
-    span,
-    store,
-    tensor_fits,
-    tensor_item_type,
-    tensor_items,
-    tensor_limits,
-    written,
-)
+from kbit_spark.codecs.gpu.json_numbers import POWERS, integer, powers_of_ten
+from kbit_spark.codecs.gpu.json_tensors import tensor_lines
+from kbit_spark.codecs.gpu.layout import Layout, Node, NotOnGpu
 from kbit_spark.codecs.gpu.program import Program, assemble
+from kbit_spark.codecs.gpu.tensors import WARP_ITEMS, tensor_items
 from kbit_spark.codecs.gpu.text import indent
+from kbit_spark.codecs.gpu.writes import function, nothing, open_list, place, present, span, store, written
 from kbit_spark.codecs.plan import Plan
 
 _INTEGERS = {"byte": 8, "short": 16, "int": 32, "long": 64}
 _SKIPPED_LEVELS = 3
-_POWERS = 300
-"""Powers of ten up to this one, and its negative, are in the kernel's table."""
 PARTS = ("json",)
 
 
@@ -50,7 +34,7 @@ def program(plan: Plan) -> Program:
 def head(plan: Plan) -> list[str]:
     """Return the definitions that the parts need."""
     mongo = int(plan["format"] == "mongo")
-    return [f"enum {{ MONGO = {mongo}, POWERS = {_POWERS} }};", _powers()]
+    return [f"enum {{ MONGO = {mongo}, POWERS = {POWERS} }};", powers_of_ten()]
 
 
 def wants_warp(plan: Plan) -> bool:
@@ -135,12 +119,14 @@ class _Kernel:
         ]
 
     def _member(self, node: Node, field: Plan) -> list[str]:
-        return self._tensor(node, field["tensor"]) if "tensor" in field else self._value(node, field["type"])
+        if "tensor" in field:
+            return tensor_lines(node, field["tensor"], mongo=self._mongo)
+        return self._value(node, field["type"])
 
     def _value(self, node: Node, tree: Any) -> list[str]:
         kind = tree if isinstance(tree, str) else tree["type"]
         if kind in _INTEGERS:
-            return store(node, self._integer(*_limits(_INTEGERS[kind])))
+            return store(node, integer(*_limits(_INTEGERS[kind]), mongo=self._mongo))
         match kind:
             case "boolean":
                 return store(node, "read_boolean(in)")
@@ -171,10 +157,6 @@ class _Kernel:
                 ]
         msg = f"no kernel reads {kind} from JSON"
         raise NotOnGpu(msg)
-
-    def _integer(self, low: int, high: int) -> str:
-        least = "-0x7fffffffffffffffLL - 1" if low == -(2**63) else f"{low}LL"
-        return f"read_{'mongo_' if self._mongo else ''}integer(in, {least}, {high}LL)"
 
     def _list(self, node: Node, items: Any) -> list[str]:
         assert node.item is not None
@@ -231,93 +213,6 @@ class _Kernel:
         """Return the code that leaves an object which may be a wrapped value to the CPU."""
         return ["if (name.length && *name.start == '$') unsure(in);"] if self._mongo else []
 
-    def _tensor(self, node: Node, tensor: Plan) -> list[str]:
-        shape, item = tensor["shape"], tensor_item_type(tensor)
-        floating = tensor["dtype"].startswith("float")
-        if floating:
-            mongo = self._mongo and item == "double"
-            read, warp = f"read_{'mongo_' if mongo else ''}{item}(in)", []
-        else:
-            low, high = tensor_limits(tensor)
-            read = self._integer(low, high)
-            warp = [
-                "if (WARP) {",
-                f"  auto fits = [](i64 value) {{ return {tensor_fits(tensor)}; }};",
-                "  i64 taken = read_integers(in, end - 1 - index, fits,",
-                f"      [&](int j, i64 v) {{ if (FILL) put_item<{item}>(tensor, index + j, ({item})v); }});",
-                "  if (taken) { index += taken; go = true; continue; }",
-                "}",
-            ]
-        flat = [
-            "auto flat = [&](i64 index, i64 count) {",
-            "  i64 end = index + count;",
-            "  if (peek(in) != '[') { unsure(in); return; }",
-            "  bool go = enter(in, ']');",
-            "  while (go && !in.fault) {",
-            "    if (index == end) { unsure(in); return; }",
-            *indent(indent(warp)),
-            f"    {item} value = ({item}){read};",
-            f"    if (FILL && LEAD && !in.fault) put_item<{item}>(tensor, index, value);",
-            "    index++;",
-            "    go = more(in, ']');",
-            "  }",
-            "  if (index != end) unsure(in);",
-            "};",
-        ]
-        return [
-            f"u8* tensor = {place(node)};",
-            *flat,
-            "if (peek(in) == '\"') {",
-            *indent(_tensor_text(node)),
-            "} else {",
-            *indent(_nested(shape)),
-            *indent(written(node, str(node.stride))),
-            "}",
-        ]
-
-
-def _tensor_text(node: Node) -> list[str]:
-    """Read a tensor as base64, which must be of its size before it is written."""
-    return [
-        "Cursor before = in;",
-        "i64 bytes = read_base64(in, (u8*)0);",
-        f"if (bytes != {node.stride}) unsure(in);",
-        "if (FILL && LEAD && !in.fault) read_base64(before, tensor);",
-        *written(node, str(node.stride)),
-    ]
-
-
-def _nested(shape: Sequence[int]) -> list[str]:
-    """Read a flat list, or lists nested as the shape says."""
-    total = math.prod(shape)
-    if len(shape) == 1:
-        return [f"flat(0, {total});"]
-    lists = [
-        f"auto lists_{len(shape) - 1} = [&](i64 index) {{ flat(index, {shape[-1]}); }};",
-    ]
-    for axis in range(len(shape) - 2, -1, -1):
-        step = math.prod(shape[axis + 1 :])
-        lists += [
-            f"auto lists_{axis} = [&](i64 index) {{",
-            f"  i64 end = index + {shape[axis] * step};",
-            "  if (peek(in) != '[') { unsure(in); return; }",
-            "  bool go = enter(in, ']');",
-            "  while (go && !in.fault) {",
-            "    if (index == end) { unsure(in); return; }",
-            f"    lists_{axis + 1}(index);",
-            f"    index += {step};",
-            "    go = more(in, ']');",
-            "  }",
-            "  if (index != end) unsure(in);",
-            "};",
-        ]
-    return [
-        *lists,
-        "Cursor inside = in;",
-        "if (peek(inside) == '[') inside.at++;",
-        f"if (peek(inside) == '[') lists_0(0); else flat(0, {total});",
-    ]
-
 
 def _string(node: Node) -> list[str]:
     return [
@@ -341,19 +236,3 @@ def _names(field: Plan) -> Sequence[str]:
 
 def _limits(bits: int) -> tuple[int, int]:
     return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-
-
-def _powers() -> str:
-    """Return the first 128 bits of the powers of ten, each as two words, the high one first."""
-    words: list[str] = []
-    for exponent in range(-_POWERS, _POWERS + 1):
-        if exponent >= 0:
-            value = 5**exponent
-            shift = value.bit_length() - 128
-            bits = value >> shift if shift > 0 else value << -shift
-        else:  # rounded up: the product must not be too small
-            divisor = 5**-exponent
-            bits = (1 << (divisor.bit_length() + 127)) // divisor + 1
-            bits >>= bits.bit_length() - 128
-        words += [f"0x{bits >> 64:x}ULL", f"0x{bits % 2**64:x}ULL"]
-    return f"DEVICE const u64 powers_of_ten[] = {{{', '.join(words)}}};"

@@ -8,11 +8,11 @@ are the places at which its items begin.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kbit_spark.codecs.gpu.tensors import tensor_item_bytes, tensor_items
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.column_types import TypeTree, type_text
 
@@ -34,8 +34,6 @@ C_TYPES = {
 }
 _WIDTHS = {"u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8, "Wide": 16}
 _MAX_DEPTH = 16
-WARP_ITEMS = 64
-"""From so many numbers on, a warp reads a tensor faster than a thread."""
 
 
 @dataclass(frozen=True)
@@ -186,119 +184,6 @@ class Layout:
     def _valid(self, lane: int, nullable: bool) -> int | None:
         return self._buffer(lane, 1) if nullable else None
 
-    def nothing_function(self) -> str:
-        """Return the function that writes nulls into a row that is none."""
-        lines = [line for column in self.columns for line in nothing(column)]
-        return function("decode_nothing", lines)
-
-    def close_function(self) -> str:
-        """Return the function that writes the end of the last list of every lane."""
-        lines = []
-        for node in self.nodes():
-            if node.offsets < 0:
-                continue
-            end = f"n * {node.stride}" if node.child is None else _total(node.child)
-            lines.append(f"((i32*)buffers[{node.offsets}])[{_total(node.lane)}] = (i32)({end});")
-        body = "\n".join(f"  {line}" for line in lines)
-        return f"DEVICE inline void close_offsets(u8* const* buffers, const i64* bases, i64 n) {{\n{body}\n}}"
-
-
-def function(name: str, lines: Sequence[str], *, inline: bool = True) -> str:
-    """Return a function of a row as text; `FILL` is false in the pass that counts."""
-    kind = "DEVICE inline" if inline else "FUNCTION"
-    body = "\n".join(f"  {line}" for line in lines)
-    return f"template <bool FILL> {kind} void {name}(Row& row) {{\n  Cursor& in = row.in;\n{body}\n}}"
-
-
-def store(node: Node, value: str) -> list[str]:
-    """Return the code that writes a number where `node` stands."""
-    # read in both passes, stored in one
-    return [
-        f"{{ {node.c_type} read = {value}; STORE({node.c_type}, {node.data}, {node.lane}, read); }}",
-        *present(node),
-    ]
-
-
-def present(node: Node) -> list[str]:
-    """Return the code that marks the element as not null."""
-    return [] if node.valid is None else [f"STORE(u8, {node.valid}, {node.lane}, 1);"]
-
-
-def open_list(node: Node) -> list[str]:
-    """Return the code that begins a list, of items or of bytes."""
-    start = f"row.next[0] * {node.stride}" if node.child is None else f"row.next[{node.child}]"
-    return [f"STORE(i32, {node.offsets}, {node.lane}, {start});", *present(node)]
-
-
-def span(node: Node, pointer: str, length: str) -> list[str]:
-    """Return the code that takes `length` bytes at `pointer` as the element."""
-    taken = [] if node.child is None else [f"row.next[{node.child}] += {length};"]
-    source = f"(u64)({pointer}) - (u64)row.data"
-    return [*open_list(node), f"STORE(i64, {node.source}, {node.lane}, {source});", *taken]
-
-
-def written(node: Node, length: str) -> list[str]:
-    """Return the code for an element whose bytes the thread has written to `place` itself."""
-    taken = [] if node.child is None else [f"row.next[{node.child}] += {length};"]
-    return [*open_list(node), f"STORE(i64, {node.source}, {node.lane}, NO_SOURCE);", *taken]
-
-
-def place(node: Node) -> str:
-    """Return an expression for where the element's bytes go; null in the pass that counts."""
-    start = f"row.next[0] * {node.stride}LL" if node.child is None else f"row.next[{node.child}]"
-    return f"(FILL ? row.buffers[{node.data}] + {start} : (u8*)0)"
-
-
-def nothing(node: Node) -> list[str]:
-    """Return the code that writes a null, or as much as a column without nulls has for it."""
-    marked = [] if node.valid is None else [f"STORE(u8, {node.valid}, {node.lane}, 0);"]
-    match node.kind:
-        case "fixed":
-            zero = "(Wide{0, 0})" if node.c_type == "Wide" else "0"
-            return [f"STORE({node.c_type}, {node.data}, {node.lane}, {zero});", *marked]
-        case "struct":
-            return marked + [line for child in node.children for line in nothing(child)]
-    lines = open_list(node)[:1]
-    if node.source >= 0:
-        lines.append(f"STORE(i64, {node.source}, {node.lane}, NO_SOURCE);")
-    return lines + marked
-
-
-def tensor_item_bytes(tensor: Plan) -> int:
-    """Return the bytes of an item."""
-    return int("".join(c for c in tensor["dtype"] if c.isdigit())) // 8
-
-
-def tensor_item_type(tensor: Plan) -> str:
-    """Return the C type of an item."""
-    size = 8 * tensor_item_bytes(tensor)
-    if tensor["dtype"].startswith("float"):
-        return {32: "float", 64: "double"}[size]
-    return f"{'u' if tensor['dtype'].startswith('u') else 'i'}{size}"
-
-
-def tensor_limits(tensor: Plan) -> tuple[int, int]:
-    """Return the least and the largest integer that an item holds."""
-    bits = 8 * tensor_item_bytes(tensor)
-    return (0, 2**bits - 1) if tensor["dtype"].startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-
-
-def tensor_items(tensor: Plan) -> int:
-    """Return the number of items."""
-    return math.prod(tensor["shape"])
-
-
-def tensor_fits(tensor: Plan) -> str:
-    """Return the condition that the integer `value` is one of the tensor's."""
-    low, high = tensor_limits(tensor)
-    if tensor["dtype"].startswith("float") or (low <= -(2**63) and high >= 2**63 - 1):
-        return "true"
-    return f"value >= {low}LL && value <= {high}LL"
-
 
 def _decimal_type(precision: int) -> str:
     return "i32" if precision <= 9 else "i64" if precision <= 18 else "Wide"
-
-
-def _total(lane: int) -> str:
-    return "n" if lane == 0 else f"bases[{lane - 1} * (n + 1) + n]"

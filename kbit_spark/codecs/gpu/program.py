@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from kbit_spark.codecs.gpu.layout import Layout, NotOnGpu
+from kbit_spark.codecs.gpu.writes import close_function, nothing_function
 from kbit_spark.codecs.plan import Plan
 
 FAULTS = (
@@ -95,8 +96,8 @@ def assemble(
         *head,
         *(_read(part) for part in parts),
         body,
-        layout.nothing_function(),
-        layout.close_function(),
+        nothing_function(layout),
+        close_function(layout),
         _read("kernels"),
     ]
     return Program("\n".join(source), layout, warp)

@@ -11,21 +11,13 @@ from collections.abc import Sequence
 
 from kbit_spark.codecs.gpu import protobuf_arrays as arrays
 from kbit_spark.codecs.gpu.constants import Constants
-from kbit_spark.codecs.gpu.layout import (
-    WARP_ITEMS,
-    Layout,
-    Node,
-    NotOnGpu,
-    function,
-    nothing,
-    open_list,
-    present,
-    tensor_items,
-)
+from kbit_spark.codecs.gpu.layout import Layout, Node, NotOnGpu
 from kbit_spark.codecs.gpu.program import Program, assemble
 from kbit_spark.codecs.gpu.protobuf_tables import LENGTH, WIRE_TYPES, Tables, is_packable
 from kbit_spark.codecs.gpu.protobuf_values import Values
+from kbit_spark.codecs.gpu.tensors import WARP_ITEMS, tensor_items
 from kbit_spark.codecs.gpu.text import indent
+from kbit_spark.codecs.gpu.writes import function, nothing, open_list, present
 from kbit_spark.codecs.plan import Plan
 
 PARTS = ("varints", "protobuf")

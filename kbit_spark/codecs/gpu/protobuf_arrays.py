@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbit_spark.codecs.gpu.layout import (
-    Node,
-    place,
-    span,
-    tensor_fits,
-    tensor_item_bytes,
-    tensor_item_type,
-    tensor_items,
-    written,
-)
+from kbit_spark.codecs.gpu.layout import Node
 from kbit_spark.codecs.gpu.protobuf_tables import FIXED_WIDTHS, UNSIGNED, WIRE_TYPES
+from kbit_spark.codecs.gpu.tensors import tensor_fits, tensor_item_bytes, tensor_item_type, tensor_items
 from kbit_spark.codecs.gpu.text import block, indent
+from kbit_spark.codecs.gpu.writes import place, span, written
 from kbit_spark.codecs.plan import Plan
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from kbit_spark.codecs.gpu.constants import Constants
-from kbit_spark.codecs.gpu.layout import Node, place, span, store, written
+from kbit_spark.codecs.gpu.layout import Node
 from kbit_spark.codecs.gpu.protobuf_tables import UNSIGNED, enum_numbers
 from kbit_spark.codecs.gpu.text import indent
+from kbit_spark.codecs.gpu.writes import place, span, store, written
 from kbit_spark.codecs.plan import Plan
 
 
