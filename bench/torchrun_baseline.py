@@ -27,8 +27,8 @@ from torch import nn
 
 from kbit_spark.config.train import OptimizerConfig
 from kbit_spark.models.registry import build
+from kbit_spark.training.ddp import data_parallel
 from kbit_spark.training.optimizer import make_optimizer
-from kbit_spark.training.strategy import data_parallel
 
 SYNTHETIC_BATCHES = 4
 

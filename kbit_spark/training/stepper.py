@@ -15,12 +15,14 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.batches import Batch
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError
-from kbit_spark.training.gradients import by_dtype
+from kbit_spark.training.at_once import AtOnce
+from kbit_spark.training.ddp import Ddp
+from kbit_spark.training.gradient_check import GradientCheck
 from kbit_spark.training.metrics import Reading, Sums, classes, cross_entropy_sum
 from kbit_spark.training.optimizer import load_optimizer, load_schedule, make_optimizer, make_schedule, rate_from
 from kbit_spark.training.profiler import Profiler
 from kbit_spark.training.step_graph import Result, StepGraph, captures, keeping_buffers
-from kbit_spark.training.strategy import AtOnce, Ddp, make_strategy
+from kbit_spark.training.strategy import make_strategy
 from kbit_spark.training.world import World
 
 log = logging.getLogger(__name__)
@@ -55,13 +57,12 @@ class Stepper:
         self.optimizer = make_optimizer(model, config.optimizer, world.device)
         self.schedule = make_schedule(self.optimizer, config.optimizer, total_steps)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.precision == "fp16")
-        self._infinite, self._one = torch.zeros((), device=world.device), torch.ones((), device=world.device)
+        self._check = GradientCheck(model.parameters(), config.optimizer.clip_norm, world.device)
         self._weights: dict[int, torch.Tensor] = {}
         self._parameters = list(model.parameters())
-        self._by_dtype = by_dtype(self._parameters)
         if world.device.type == "cuda" and config.precision != "fp16":
             # The fused optimizers skip the step on the device, as they do for a GradScaler.
-            self.optimizer.found_inf = self._infinite  # type: ignore[attr-defined]
+            self.optimizer.found_inf = self._check.infinite  # type: ignore[attr-defined]
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
         # On a GPU each step reads it there, be it captured or not, so that both compute the same.
         self._rate = torch.zeros((), device=world.device) if world.device.type == "cuda" else None
@@ -135,11 +136,11 @@ class Stepper:
             RunError: an update was skipped because the gradients were not finite; an `EchoError` where the own
                 loss is.
         """
-        self._check(self._infinite.item(), sums)
+        self._refuse(self._check.infinite.item(), sums)
 
     def reading(self, sums: Sums) -> Reading:
         """Return what `window_loss` needs, on its way; nothing waits."""
-        return sums.reading(self._infinite)
+        return sums.reading(self._check.infinite)
 
     def is_finite(self, reading: Reading) -> bool:
         """Tell whether no update up to the reading was skipped; waits for no more than the reading."""
@@ -153,7 +154,7 @@ class Stepper:
             RunError: as for `check_finite`.
         """
         loss, infinite = reading.wait()
-        self._check(infinite, sums)
+        self._refuse(infinite, sums)
         return sums.window_loss(loss, reading.rows)
 
     def state(self) -> dict[str, Any]:
@@ -179,7 +180,7 @@ class Stepper:
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
 
-    def _check(self, infinite: float, sums: Sums) -> None:
+    def _refuse(self, infinite: float, sums: Sums) -> None:
         if infinite:
             hint = "lower optimizer.learning_rate, set optimizer.clip_norm, or check the inputs' scale"
             raise sums.check_own(RunError("the loss is not finite", hint))
@@ -248,13 +249,7 @@ class Stepper:
         without a message. Where weights are averaged a rank fails alone, before it spoils the mean.
         """
         self.scaler.unscale_(self.optimizer)
-        limit, norm = self._config.optimizer.clip_norm, None
-        if limit is not None:
-            norm = nn.utils.clip_grad_norm_(self._parameters, limit)
-        if self._config.precision != "fp16":
-            # one kernel for all of them: the one with which a GradScaler looks, here without a scale
-            for same in self._gradients() if norm is None else [[norm.float()]]:
-                torch._amp_foreach_non_finite_check_and_unscale_(same, self._infinite, self._one)
+        self._check.look(scaled=self._config.precision == "fp16")
 
     def _check_at_once(self, sums: Sums) -> None:
         if self._world.device.type == "cpu":  # which need not be waited for
@@ -282,11 +277,6 @@ class Stepper:
             self._rate_there = self.learning_rate
             self._rate.fill_(self._rate_there)
 
-    def _gradients(self) -> list[list[torch.Tensor]]:
-        """Return the gradients, or what is finite where they are, as real numbers; those of one dtype together."""
-        found = [[_real(p.grad) for p in same if p.grad is not None] for same in self._by_dtype]
-        return [_checkable(same) for same in found if same]
-
 
 def _check_logits(logits: object, wanted: tuple[int, int], model: str) -> None:
     """Check what a model returned; a GPU would end with an assertion in a kernel, of another place."""
@@ -296,14 +286,3 @@ def _check_logits(logits: object, wanted: tuple[int, int], model: str) -> None:
     found = type(logits).__name__ if shape is None else f"a tensor of shape {shape}"
     msg = f"model={model} returned {found}, not logits of shape {wanted} for {wanted[0]} inputs"
     raise RunError(msg, "return a row of data.classes numbers for each input from forward, or set data.classes")
-
-
-def _checkable(gradients: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the gradients, their norms where the look at them has no kernel for their dtype (bfloat16 on a GPU)."""
-    if gradients[0].dtype in (torch.float16, torch.float32, torch.float64):
-        return gradients
-    return [torch.stack(torch._foreach_norm(gradients)).float()]
-
-
-def _real(gradient: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(gradient) if gradient.is_complex() else gradient

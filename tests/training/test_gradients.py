@@ -16,10 +16,12 @@ from torch.nn.parallel import DistributedDataParallel
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.batches import Batch
 from kbit_spark.errors import RunError
+from kbit_spark.training.at_once import AtOnce
+from kbit_spark.training.ddp import Ddp
 from kbit_spark.training.gradients import FlatGradients
 from kbit_spark.training.metrics import Sums
 from kbit_spark.training.stepper import Stepper
-from kbit_spark.training.strategy import AtOnce, Ddp, Single, make_strategy
+from kbit_spark.training.strategy import Single, make_strategy
 from kbit_spark.training.world import World
 
 CPU = torch.device("cpu")

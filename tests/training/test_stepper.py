@@ -19,8 +19,9 @@ from kbit_spark.datasets.batches import Batch
 from kbit_spark.datasets.sharding import rank_slice
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError
+from kbit_spark.training.gradient_check import _checkable
 from kbit_spark.training.metrics import HELD_BATCHES, Sums
-from kbit_spark.training.stepper import Stepper, _checkable
+from kbit_spark.training.stepper import Stepper
 from kbit_spark.training.world import World
 from tests.fixtures.operations import Operations
 

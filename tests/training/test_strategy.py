@@ -14,8 +14,9 @@ from torch.multiprocessing.spawn import spawn
 
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
+from kbit_spark.training.averaging import Averaging
+from kbit_spark.training.ddp import trains_on_buffers
 from kbit_spark.training.stepper import Stepper
-from kbit_spark.training.strategy import Averaging, trains_on_buffers
 from kbit_spark.training.world import World
 from tests.fixtures.samples import write_samples
 from tests.training.ranks import train
