@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 import ssl
+import struct
 import threading
 import time
 from contextlib import closing
@@ -19,6 +20,7 @@ from kbit_spark.config.load import validate
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.local.registry import Registry, RegistryServer, serve
+from tests.fixtures.jobs import eventually
 from tests.fixtures.registry import Certificates
 
 AVRO = {"schema": '{"type":"record","name":"R","fields":[]}'}
@@ -112,6 +114,23 @@ def test_a_slow_answer_is_given_up() -> None:
         with pytest.raises(RunError, match="timed out"):
             _client(server.url, timeout_s=0.2, retry_for_s=0.3).schema(1)
         assert time.monotonic() - start < 1.0
+
+
+def test_a_client_that_has_left_is_no_fault_of_the_server(capfd: pytest.CaptureFixture[str]) -> None:
+    left, answering = threading.Event(), list[threading.Thread]()
+
+    def wait(path: str) -> None:
+        answering.append(threading.current_thread())
+        left.wait(10)
+
+    with serve(before=wait) as server:
+        with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not a farewell
+            client.sendall(b"GET /subjects HTTP/1.1\r\nhost: here\r\n\r\n")
+            eventually(lambda: bool(answering))
+        left.set()
+        answering[0].join(10)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("path", ["/wrong", "/schemas"])
