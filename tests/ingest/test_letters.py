@@ -209,6 +209,9 @@ def test_a_new_epoch_leaves_the_letters_of_another_stream(spark: SparkSession, k
     shutil.rmtree(two.checkpoint_dir)
     run(two, rebase=True)
     assert found() == Counter({(name, offset): 1 for name in ("one", "two") for offset in (9, 19, 29, 39)})
+    for config in (one, two):
+        verdict = verify(config.tables.samples, shared)
+        assert (verdict.rejected, verdict.faults) == (4, [])
 
 
 def test_a_new_epoch_leaves_the_letters_of_a_topic_made_anew(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
