@@ -150,7 +150,7 @@ class BatchWriter:
             self._telemetry.emit(evolved_event(self._config.tables.samples, batch_id, append.added))
         numbers = batch_numbers(entry, time.monotonic() - start, self._lag.behind(entry.ranges))
         numbers |= ran.numbers() | self._engines.check(scope, batch, ran)
-        labels = {"engine": ran.engine}
+        labels = {"engine": ran.engine, "epoch": entry.epoch}
         self._telemetry.emit(Event(kind="ingest_batch", scope=scope, numbers=numbers, labels=labels))
         self._care.after(batch_id)
 
