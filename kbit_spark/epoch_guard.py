@@ -35,7 +35,7 @@ from kbit_spark.sources.continuity import (
 )
 from kbit_spark.sources.kafka import scanned_states
 from kbit_spark.sources.offsets import CheckpointLog
-from kbit_spark.tables.append import batch_app_id
+from kbit_spark.tables.append import batch_app_id, turns_name
 from kbit_spark.tables.dead_letters import drop_letters, of_batches, unfinished
 from kbit_spark.tables.ledger import WholeBatches, check_not_split, read_ledger
 from kbit_spark.tables.samples import samples_end
@@ -97,8 +97,10 @@ def _compared(
 ) -> tuple[LedgerState, str | None]:
     """Return the ledger with the positions of all partitions that the stream reads, and the checkpoint's fault."""
     names = [topic.name for topic in config.kafka.topics]
-    taken = TableWriter(spark, config.tables.samples).last_version(batch_app_id(config.stream_id, state.epoch))
-    fault = checkpoint_fault(ledger, state, names, taken)
+    samples = TableWriter(spark, config.tables.samples)
+    taken = samples.last_version(batch_app_id(config.stream_id, state.epoch))
+    is_new = ledger.last is None and samples.nobody_took_turns(turns_name(config.stream_id))
+    fault = checkpoint_fault(ledger, state, names, taken, new=is_new)
     if fault is None:
         ledger = replace(ledger, reached=positions(ledger, state, taken))
     unknown = set(names) - {topic for topic, _ in ledger.reached}

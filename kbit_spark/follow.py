@@ -122,7 +122,9 @@ class Windows:
             if not found.manifest.position.finished:
                 msg = f"the run in {self._root} has not ended"
                 raise RunError(msg, "let it end without follow first, or choose another checkpoint.dir")
-            adopt(self._root, checkpoint.best_folder(self._root, found), found.manifest.identity.version)
+            if read_promoted(self._root) is None:
+                best = checkpoint.intact_best_folder(self._root, found)
+                adopt(self._root, best, found.manifest.identity.version)
         return found
 
     def _unfinished(self, last: Checkpoint | None) -> Work | None:

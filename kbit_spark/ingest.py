@@ -31,7 +31,7 @@ from kbit_spark.sources.gathering import gathered
 from kbit_spark.sources.kafka import check_options, read_stream
 from kbit_spark.sources.offsets import CheckpointLog
 from kbit_spark.sources.query import Query
-from kbit_spark.tables.append import Append, Transaction, batch_app_id, not_alone
+from kbit_spark.tables.append import Append, Transaction, batch_app_id, not_alone, turns_name
 from kbit_spark.tables.dead_letters import REJECTED, drop_letters, ensure_rejected, of_batch, rejected_rows
 from kbit_spark.tables.maintenance import TableCare
 from kbit_spark.tables.samples import (
@@ -100,7 +100,7 @@ class BatchWriter:
         self._engines = Engines(config.decode, self._decoder, functions, telemetry.emit)
         self._tally = Tally(spark)
         self._columns = sample_columns(config.split)
-        turns = f"kbit:{config.stream_id}"
+        turns = turns_name(config.stream_id)
         self._samples = TableWriter(spark, config.tables.samples, evolve=config.tables.grows, turns=turns)
         self._rejected = TableWriter(spark, config.tables.rejected)
         self._care = TableCare(
@@ -151,7 +151,7 @@ class BatchWriter:
             self._telemetry.emit(evolved_event(self._config.tables.samples, batch_id, append.added))
         numbers = batch_numbers(entry, time.monotonic() - start, self._lag.behind(entry.ranges))
         numbers |= ran.numbers() | self._engines.check(scope, batch, ran)
-        labels = {"engine": ran.engine}
+        labels = {"engine": ran.engine, "epoch": entry.epoch}
         self._telemetry.emit(Event(kind="ingest_batch", scope=scope, numbers=numbers, labels=labels))
         self._care.after(batch_id)
 

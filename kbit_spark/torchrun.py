@@ -115,6 +115,9 @@ def _ending_with_the_others(control: Control, telemetry: Telemetry) -> Iterator[
     finally:
         done.set()
         thread.join()
+        signal.set_wakeup_fd(-1)  # torchrun may still end this rank because of another one
+        told.close()
+        tell.close()
 
 
 def _watch(done: threading.Event, told: socket.socket, control: Control, telemetry: Telemetry) -> None:

@@ -65,12 +65,13 @@ def bad_records(events: Sequence[Event]) -> list[Rejection]:
     Raises:
         RunError: the table cannot be read.
     """
-    batches = [int(e.numbers["batch_id"]) for e in events if e.kind == "ingest_batch" and e.numbers.get("bad")]
+    found = [e for e in events if e.kind == "ingest_batch" and e.numbers.get("bad")]
+    batches = [(e.labels.get("epoch"), int(e.numbers["batch_id"])) for e in found]
     config = _config(events)
     if not batches or not isinstance(config.get("tables"), dict):
         return []
     topics = [topic["name"] for topic in config["kafka"]["topics"]]
-    return read_rejections(config["tables"]["rejected"], topics, batches, MAX_BAD)
+    return read_rejections(config["tables"]["rejected"], config["stream_id"], topics, batches, MAX_BAD)
 
 
 def _config(events: Sequence[Event]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Start:
 
 
 def checkpoint_fault(
-    ledger: LedgerState, checkpoint: CheckpointState, topics: Collection[str], taken: int = -1
+    ledger: LedgerState, checkpoint: CheckpointState, topics: Collection[str], taken: int = -1, *, new: bool = False
 ) -> str | None:
     """Return why the stream cannot go on with a checkpoint, None if it can.
 
@@ -83,12 +83,13 @@ def checkpoint_fault(
         topics: the topics that the stream is to read.
         taken: the newest batch of the checkpoint's epoch that the table would not take once more, -1 for none. It is
             of the table's transactions, which a RESTORE does not undo: such a batch may be there without its rows.
+        new: the table has no transaction of the stream at all, of whatever checkpoint.
     """
     if checkpoint.damage is not None:
         return checkpoint.damage
     place, last, batch_id = f"the checkpoint {checkpoint.path}", ledger.last, checkpoint.batch_id
     if last is None:
-        return _fault_without_entries(ledger, checkpoint, taken)
+        return _fault_without_entries(ledger, checkpoint, taken, new=new)
     if checkpoint.begun is None:
         return f"{place} is not there or has not begun, but the table holds the stream up to batch {last.batch_id}"
     if checkpoint.epoch != last.epoch:
@@ -183,14 +184,18 @@ def _written(checkpoint: CheckpointState) -> int:
     return planned if checkpoint.done is None else max(planned, checkpoint.done)
 
 
-def _fault_without_entries(ledger: LedgerState, checkpoint: CheckpointState, taken: int) -> str | None:
+def _fault_without_entries(ledger: LedgerState, checkpoint: CheckpointState, taken: int, *, new: bool) -> str | None:
     place, written = f"the checkpoint {checkpoint.path}", _written(checkpoint)
     if ledger.complete:
         if max(written, taken) < 0:
             return None
         return f"{place} has batch {max(written, taken)} as written, but the table holds none of the stream"
     if checkpoint.batch_id is None:
-        return "the table's log has lost its oldest commits, so nobody knows whether the stream was there before"
+        return (
+            None
+            if new
+            else "the table's log has lost its oldest commits, so nobody knows whether the stream was there before"
+        )
     if taken > checkpoint.batch_id:
         return f"{place} is older than the table: its newest batch is {checkpoint.batch_id}, the table's {taken}"
     if 0 <= taken < written:

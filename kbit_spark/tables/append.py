@@ -39,6 +39,11 @@ def batch_app_id(stream_id: str, epoch: str | None) -> str:
     return f"kbit:{stream_id}:{epoch or 'none'}"
 
 
+def turns_name(stream_id: str) -> str:
+    """Return the name under which a stream's batches take turns, whatever their epoch."""
+    return f"kbit:{stream_id}"
+
+
 class Append(Protocol):
     """One append under way."""
 

@@ -7,6 +7,8 @@ from functools import reduce
 from operator import or_
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
@@ -19,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kbit_spark.errors import RunError
 from kbit_spark.schemas import LedgerEntry, OffsetRange
 from kbit_spark.tables.delta import check_columns, ensure_table, lacking, table_schema
 from kbit_spark.tables.ledger import BatchName, WholeBatches
@@ -118,5 +121,16 @@ def within(offsets: OffsetRange) -> Column:
 
 
 def drop_letters(spark: SparkSession, path: str, which: Column) -> None:
-    """Take letters out of the table."""
-    DeltaTable.forPath(spark, path).delete(which)
+    """Take letters out of the table.
+
+    Raises:
+        RunError: the table takes appends only.
+    """
+    try:
+        DeltaTable.forPath(spark, path).delete(which)
+    except (PySparkException, Py4JJavaError) as error:
+        if "DELTA_CANNOT_MODIFY_APPEND_ONLY" not in str(error):
+            raise
+        msg = f"{path} takes appends only, but has letters of a batch that is not whole, which would stand there twice"
+        hint = f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.appendOnly' = 'false'), then start again"
+        raise RunError(msg, hint) from error

@@ -13,6 +13,8 @@ from kbit_spark.tables.scan import open_table
 BatchName = tuple[str, int]
 """A batch of a stream: its epoch, and its number there."""
 
+_RETENTION = "delta.setTransactionRetentionDuration"
+
 
 def read_ledger(table: str, stream_id: str, topics: Collection[str]) -> LedgerState:
     """Return how far a stream has come in some topics; the newest entry that names a topic decides.
@@ -90,7 +92,8 @@ class WholeBatches:
     """Which batches of a stream were part of its table when this was made; those that a RESTORE undid are not.
 
     The log forgets commits after a while, but not which batch of each epoch was the last: that is a transaction's
-    version, which the table keeps for good (unless it sets `delta.setTransactionRetentionDuration`).
+    version, which the table keeps for good. Where it sets `delta.setTransactionRetentionDuration`, it may forget both;
+    then a batch counts as whole of which it knows nothing: its letters may be all that is left of its records.
     """
 
     def __init__(self, table: str, stream_id: str) -> None:
@@ -100,14 +103,16 @@ class WholeBatches:
             RunError: it cannot be read, or a RESTORE does not name its version.
         """
         self._stream_id = stream_id
-        committed, restored = set[BatchName](), False
+        committed, restored, oldest = set[BatchName](), False, None
         for commit in commits(table, 0):
+            oldest = commit.version if oldest is None else oldest
             committed |= self._names([commit])
             restored = restored or commit.operation == "RESTORE"
         self._there = self._names(newest_first(table)) if restored else committed
         self._undone = committed - self._there
         self._table = open_table(table, "samples")
-        self._last: dict[str, int] = {}
+        self._forgets = oldest != 0 and _RETENTION in self._table.metadata().configuration
+        self._last: dict[str, int | None] = {}
 
     def __contains__(self, batch: BatchName) -> bool:
         """Tell whether a batch is whole."""
@@ -115,9 +120,9 @@ class WholeBatches:
             return batch in self._there
         epoch, batch_id = batch
         if epoch not in self._last:
-            version = self._table.transaction_version(batch_app_id(self._stream_id, epoch))
-            self._last[epoch] = -1 if version is None else version
-        return batch_id <= self._last[epoch]
+            self._last[epoch] = self._table.transaction_version(batch_app_id(self._stream_id, epoch))
+        last = self._last[epoch]
+        return self._forgets if last is None else batch_id <= last
 
     def _names(self, found: Iterable[Commit]) -> set[BatchName]:
         entries = (LedgerEntry.from_metadata(commit.user_metadata) for commit in found)

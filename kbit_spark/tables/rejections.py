@@ -9,38 +9,43 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-from pyarrow import dataset
 
-from kbit_spark.errors import RunError
 from kbit_spark.schemas import Rejection
 from kbit_spark.tables.scan import scan
 
 _SHOWN_BYTES = 16
 _Key = tuple[str, str | None, int | None]
 COLUMNS = ("topic", "partition", "offset", "code", "reason", "position", "batch_id")
+_NAMES = ("stream_id", "epoch")
 
 
-def read_rejections(table: str, topics: Collection[str], batches: Collection[int], most: int) -> list[Rejection]:
+def read_rejections(
+    table: str, stream_id: str, topics: Collection[str], batches: Collection[tuple[str | None, int]], most: int
+) -> list[Rejection]:
     """Return the bad records of some batches, in the order of their coordinates.
 
     More than `most` of them become one for each topic, code and reason, the most frequent first.
 
+    Args:
+        table: the rejected table.
+        stream_id: the stream whose batches they are; letters from before these named one may be of any.
+        topics: what it reads.
+        batches: by epoch, None where nobody knows it, and number.
+        most: how many records are told one by one.
+
     Raises:
         RunError: the table cannot be read.
     """
-    try:
-        # by path: deltalake's reader calls Python from Arrow's threads; one that still does at exit aborts the process
-        files = DeltaTable(table).file_uris()
-        source = dataset.dataset(files, format="parquet")
-        wanted = pc.field("topic").isin(list(topics)) & pc.field("batch_id").isin(list(batches))
-        rows = source.to_table(columns=list(COLUMNS), filter=wanted) if files else None
-    except (DeltaError, pa.ArrowException, OSError) as error:
-        msg = f"cannot read the rejected table {table}: {' '.join(str(error).split())}"
-        raise RunError(msg) from error
-    if rows is None:
+    wanted = pc.field("topic").isin(list(topics)) & pc.field("batch_id").isin([batch_id for _, batch_id in batches])
+    found = list(scan(table, "rejected", COLUMNS, wanted, late=_NAMES))
+    if not found:
         return []
+    rows = pa.Table.from_batches(found)
+    own = [
+        stream in (None, stream_id) and (epoch is None or not {(epoch, number), (None, number)}.isdisjoint(batches))
+        for stream, epoch, number in zip(*(rows[name].to_pylist() for name in (*_NAMES, "batch_id")), strict=True)
+    ]
+    rows = rows.filter(pa.array(own, pa.bool_())).drop_columns(list(_NAMES))
     rows = rows.sort_by([(name, "ascending") for name in ("topic", "partition", "offset")]).drop_columns("batch_id")
     if rows.num_rows <= most:
         return [Rejection(**row) for row in rows.to_pylist()]

@@ -46,7 +46,7 @@ def open_table(table: str, kind: Kind, columns: Sequence[str] = ()) -> DeltaTabl
 
 
 def scan(
-    table: str, kind: Kind, columns: Sequence[str], where: pc.Expression | None = None
+    table: str, kind: Kind, columns: Sequence[str], where: pc.Expression | None = None, *, late: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the newest version.
 
@@ -55,6 +55,7 @@ def scan(
         kind: which table it should be.
         columns: what to read; no partition columns.
         where: which rows; None for all.
+        late: columns of text to read besides, null where the table, or a file from before it had them, lacks them.
 
     Raises:
         RunError: the table is none of this kind, cannot be read, or has deleted rows inside its files.
@@ -67,7 +68,10 @@ def scan(
         # by path: deltalake's reader calls Python from Arrow's threads; one that still does at exit aborts the process
         files = delta.file_uris()
         if files:
-            yield from dataset.dataset(files, format="parquet").to_batches(columns=list(columns), filter=where)
+            rows = dataset.dataset(files, format="parquet")
+            if lacking := [pa.field(name, pa.string()) for name in late if name not in rows.schema.names]:
+                rows = rows.replace_schema(pa.schema([*rows.schema, *lacking]))  # it is that of the first file
+            yield from rows.to_batches(columns=[*columns, *late], filter=where)
     except (DeltaError, pa.ArrowException, OSError) as error:
         msg = f"cannot read the table {table}: {' '.join(str(error).split())}"
         raise RunError(msg, "check the path and the permissions") from error

@@ -108,6 +108,10 @@ class TableWriter:
             return -1 if found is None else found
         return DeltaAppend(self._delta, self._path, Transaction(app_id, 0)).last_version(app_id)
 
+    def nobody_took_turns(self, name: str) -> bool:
+        """Tell whether nobody has appended under a name of turns yet; False also where turns are not counted."""
+        return self._delta is not None and self.last_version(name) < 0
+
     def _check_not_restored(self, version: int) -> None:
         """Look at what others have committed since the last look: a batch on top of a RESTORE would hide what it undid.
 

@@ -145,7 +145,8 @@ def _unwritable(root: Path, error: OSError) -> RunError:
 def _keep(root: Path, checkpoint: Path) -> Path:
     """Return a second folder of a checkpoint's files, which are never changed: links, or copies where none can be."""
     final = _place(root / FOLDER, checkpoint)
-    if not final.exists():
+    if not _is_intact(final):
+        shutil.rmtree(final, ignore_errors=True)
         temporary = final.with_name(f".{final.name}")
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.copytree(checkpoint, temporary, copy_function=_link_or_copy)
@@ -154,11 +155,26 @@ def _keep(root: Path, checkpoint: Path) -> Path:
     return final
 
 
+def _is_intact(folder: Path) -> bool:
+    try:
+        checkpoints.read(folder)
+    except RunError:
+        return False
+    return True
+
+
 def _place(folder: Path, checkpoint: Path) -> Path:
     """Return the folder that holds the checkpoint's files, or may; a run before may have left one of the same name."""
     mine, names = (checkpoint / MANIFEST).read_bytes(), (f"-{number}" if number else "" for number in count())
     places = (folder / f"{checkpoint.name}{name}" for name in names)
-    return next(place for place in places if not place.exists() or (place / MANIFEST).read_bytes() == mine)
+    return next(place for place in places if _manifest(place) in (None, mine))
+
+
+def _manifest(folder: Path) -> bytes | None:
+    try:
+        return (folder / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _link_or_copy(source: str, target: str) -> None:

@@ -109,6 +109,18 @@ def best_folder(root: Path, last: Checkpoint) -> Path:
     return best if best.is_dir() else last.path
 
 
+def intact_best_folder(root: Path, last: Checkpoint) -> Path:
+    """Return the same where it is intact; of a damaged one the log tells, and `last`'s folder takes its place."""
+    best = best_folder(root, last)
+    if best != last.path:
+        try:
+            read(best)
+        except RunError as error:
+            log.warning("the last weights take the place of the best: %s", error.message)
+            return last.path
+    return best
+
+
 def read(path: Path) -> Checkpoint:
     """Return the checkpoint at `path`; its files match their digests.
 
@@ -173,9 +185,9 @@ def _digest(file: Path) -> FileDigest:
 
 
 def _prune(root: Path, keep: Keep, written: Path) -> None:
-    there = sorted(root.glob("step-*"))
-    # a run that went on from before a damaged checkpoint writes older ones than that
-    stays = {*there[-keep.last :], *_best(there, keep.best), written}
+    # a run that went on from before damaged checkpoints writes older ones than those, which keep nothing from staying
+    there = [path for path in sorted(root.glob("step-*")) if path <= written]
+    stays = {*there[-keep.last :], *_best(there, keep.best)}
     gone = [path for path in there if path not in stays]
     for path in [*gone, *root.glob(".step-*")]:  # those with a dot were left by a killed rank
         shutil.rmtree(path, ignore_errors=True)

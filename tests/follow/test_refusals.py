@@ -74,10 +74,8 @@ def test_a_model_in_use_of_another_run_is_refused(tmp_path: Path) -> None:
     assert "model is 'cnn', not 'mlp'" in refusal(made).message
 
 
-@pytest.mark.parametrize(("best_step", "keep", "adopted"), [(3, 2, 3), (9, 2, 9), (None, 2, 9), (3, 1, 9)])
-def test_the_first_model_in_use_is_the_best_of_the_run_before(
-    tmp_path: Path, best_step: int | None, keep: int, adopted: int
-) -> None:
+def ended(tmp_path: Path, best_step: int | None, keep: int = 2) -> TrainConfig:
+    """Return the configuration that follows a run without follow mode, of steps 3 and 9."""
     stream = Stream(tmp_path / "samples")
     made = config(stream, stop_after_idle_s=0.1).model_copy(update={"model": "mlp", "device": "cpu"})
     stream.append(40)
@@ -87,7 +85,40 @@ def test_the_first_model_in_use_is_the_best_of_the_run_before(
     for step in (3, 9):
         position = Position(epoch=step // 3, total_steps=step, best_step=best_step, finished=step == 9)
         checkpoint.save(root, {}, plain.model_copy(update={"position": position}), Keep(keep, 0))
-    follow.Windows(made).look()
+    return made
+
+
+def in_use(root: Path) -> int:
+    """Return after how many steps the model in use was saved; it is intact."""
     promoted = read_promoted(root)
     assert promoted is not None
-    assert promoted.read(root).manifest.position.total_steps == adopted
+    return promoted.read(root).manifest.position.total_steps
+
+
+@pytest.mark.parametrize(("best_step", "keep", "adopted"), [(3, 2, 3), (9, 2, 9), (None, 2, 9), (3, 1, 9)])
+def test_the_first_model_in_use_is_the_best_of_the_run_before(
+    tmp_path: Path, best_step: int | None, keep: int, adopted: int
+) -> None:
+    follow.Windows(ended(tmp_path, best_step, keep)).look()
+    assert in_use(tmp_path / "checkpoints") == adopted
+
+
+def test_a_best_model_that_is_damaged_is_passed_over_for_the_last(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = ended(tmp_path, best_step=3)
+    (tmp_path / "checkpoints/step-000000003/state.pt").write_bytes(b"")
+    follow.Windows(made).look()
+    assert in_use(tmp_path / "checkpoints") == 9
+    assert "step-000000003 is damaged" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["state.pt", "manifest.json"])
+def test_the_way_out_of_a_damaged_model_in_use_is_one(tmp_path: Path, name: str) -> None:
+    made, root = ended(tmp_path, best_step=3), tmp_path / "checkpoints"
+    follow.Windows(made).look()
+    (root / "champion/step-000000003" / name).unlink()
+    assert "remove promoted.json" in refusal(made).hint
+    (root / "promoted.json").unlink()
+    follow.Windows(made).look()
+    assert in_use(root) == 3

@@ -283,6 +283,28 @@ def test_another_stream_into_the_same_table(stream: Stream, kafka: Kafka, tmp_pa
     assert once_of == [(new, 0, offset) for offset in range(10)]
 
 
+def test_another_stream_into_a_table_whose_log_was_cleaned(
+    spark: SparkSession, stream: Stream, kafka: Kafka, tmp_path: Path
+) -> None:
+    config, topic = stream
+    new = kafka.topic("guard-more")
+    kafka.produce(new, records(10))
+    made: dict[str, Any] = {"stream_id": "more", "checkpoint_dir": str(tmp_path / "more")}
+    more, twice = (ingest_config(tmp_path, kafka.bootstrap_servers, {name: "json"}, **made) for name in (new, topic))
+
+    def clean() -> None:
+        spark.sql(f"ALTER TABLE delta.`{config.tables.samples}` SET TBLPROPERTIES ('kept' = 'the newest commit')")
+        forget(config.tables.samples)
+
+    clean()
+    refused(twice, "--rebase", f"has rows of {topic}, but its log no longer tells")  # whoever has read them
+    run(more)
+    assert [place for place in coordinates(tmp_path) if place[0] == new] == [(new, 0, offset) for offset in range(10)]
+    shutil.rmtree(more.checkpoint_dir)
+    clean()
+    refused(more, "--rebase", "has lost its oldest commits")  # but the table has a transaction of the stream
+
+
 def test_a_table_that_was_deleted(stream: Stream, tmp_path: Path) -> None:
     config, topic = stream
     shutil.rmtree(config.tables.samples)

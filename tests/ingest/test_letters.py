@@ -17,9 +17,11 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.engines import MiscountError
 from kbit_spark.errors import RunError
 from kbit_spark.ingest import BatchWriter
+from kbit_spark.replay import Replayed, replay
 from kbit_spark.tables.append import CachedAppend, Transaction
 from kbit_spark.tables.dead_letters import REJECTED
 from kbit_spark.tables.delta_append import DeltaClasses
+from kbit_spark.tables.ledger import WholeBatches
 from kbit_spark.tables.verify import verify
 from kbit_spark.tables.writer import TableWriter
 from tests.fixtures.jobs import coordinates, forget, ingest_config, json_records, ledger
@@ -126,6 +128,21 @@ def test_a_batch_that_fails_and_decodes_otherwise_twice(
     settled(config, tmp_path, topic, 18, 2, "json")
 
 
+def test_a_table_of_letters_that_takes_appends_only(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = with_broken(kafka, "appended")
+    config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
+    with monkeypatch.context() as failing:
+        fail_before_the_samples(spark, config, failing, public=False)
+    spark.sql(f"ALTER TABLE delta.`{config.tables.rejected}` SET TBLPROPERTIES ('delta.appendOnly' = 'true')")
+    with pytest.raises(RunError, match=f"^{config.tables.rejected} takes appends only") as caught:
+        ingest.run(config)
+    spark.sql(caught.value.hint.split(",")[0])
+    ingest.run(config)
+    settled(config, tmp_path, topic, 18, 2, "json")
+
+
 def test_letters_that_are_not_as_many_as_counted(
     spark: SparkSession, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +226,9 @@ def test_a_new_epoch_leaves_the_letters_of_another_stream(spark: SparkSession, k
     shutil.rmtree(two.checkpoint_dir)
     run(two, rebase=True)
     assert found() == Counter({(name, offset): 1 for name in ("one", "two") for offset in (9, 19, 29, 39)})
+    for config in (one, two):
+        verdict = verify(config.tables.samples, shared)
+        assert (verdict.rejected, verdict.faults) == (4, [])
 
 
 def test_a_new_epoch_leaves_the_letters_of_a_topic_made_anew(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
@@ -227,6 +247,25 @@ def test_a_new_epoch_leaves_the_letters_of_a_topic_made_anew(spark: SparkSession
     shutil.rmtree(config.checkpoint_dir)
     run(config, rebase=True)
     assert coordinates(tmp_path) == everything
+
+
+def test_letters_whose_batches_the_table_has_forgotten_are_of_whole_ones(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = kafka.topic("forgotten")
+    config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
+    kafka.produce(topic, records(40))
+    ingest.run(config)
+    assert sum(letters(config).values()) == 4
+    retention = "'delta.setTransactionRetentionDuration' = 'interval 1 second'"
+    spark.sql(f"ALTER TABLE delta.`{config.tables.samples}` SET TBLPROPERTIES ({retention})")
+    time.sleep(1.1)
+    forget(config.tables.samples)
+    whole = WholeBatches(config.tables.samples, config.stream_id)
+    ((_, epoch),) = letters(config)
+    assert (epoch, 0) in whole
+    assert DeltaTable(config.tables.samples).transaction_version(f"kbit:digits:{epoch}") is None
+    assert replay(config) == Replayed(0, 4, 0)
 
 
 def test_a_new_epoch_drops_the_letters_of_a_batch_that_is_not_whole(

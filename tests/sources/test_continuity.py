@@ -142,6 +142,12 @@ def test_a_table_without_entries_of_the_stream(
     assert fault is None if words is None else words in str(fault)
 
 
+def test_a_stream_without_a_transaction_is_new_to_a_table_whose_log_has_lost_commits() -> None:
+    ledger = LedgerState(None, {}, {}, complete=False)
+    assert checkpoint_fault(ledger, CheckpointState("checkpoint"), TOPICS, new=True) is None
+    assert "has lost its oldest commits" in str(checkpoint_fault(ledger, CheckpointState("checkpoint"), TOPICS))
+
+
 @given(reached=PLACES, data=st.data())
 def test_every_loss_is_told_with_its_extent(reached: Places, data: st.DataObject) -> None:
     """Each partition in a state of its own: nobody's fault spoils what is said of another one."""

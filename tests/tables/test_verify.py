@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbit_spark.schemas import LedgerEntry, Loss, OffsetRange, ReplayEntry
-from kbit_spark.tables.verify import History, Offsets, chain_faults, row_faults
+from kbit_spark.tables.verify import History, Offsets, chain_faults, read_offsets, row_faults
 
 PARTITIONS = 2
 Place = tuple[str, int]
@@ -166,6 +170,8 @@ def test_replayed_letters_stand_in_both_tables(stream: Stream, data: st.DataObje
     replayed = ReplayEntry(stream_id="s", number=0, where="true", rejected_version=1, good=len(chosen), bad=0)
     told = replace(stream, history=replace(stream.history, replays=(replayed,)))
     assert told.faults() == told.faults(letters=False) == []
+    forgotten = replace(stream, history=replace(stream.history, complete=False))  # the log has lost the replays
+    assert forgotten.faults() == []
     if chosen:
         assert stream.faults() == [f"samples: {len(chosen)} rows stand in rejected as well, but replays brought in 0"]
         assert stream.faults(letters=False) != []
@@ -183,3 +189,19 @@ def test_a_topic_made_anew_has_its_offsets_twice_by_right(stream: Stream, anew: 
     assert again.faults() == []
     again.rows["t", 0].remove(0)
     assert any("good records, but" in fault for fault in again.faults())
+
+
+@pytest.mark.parametrize("named", [(False, True), (True, False), (False, False)])
+def test_letters_of_other_streams_are_left_out_whichever_file_names_its_stream(
+    tmp_path: Path, named: tuple[bool, bool]
+) -> None:
+    path = str(tmp_path / "rejected")
+    for number, names in enumerate(named):
+        streams = {"stream_id": ["s", "other", None]} if names else {}
+        place = {"topic": ["t"] * 3, "partition": [0] * 3, "offset": [10 * number + i for i in range(3)]}
+        write_deltalake(path, pa.table({**place, **streams}), mode="append", schema_mode="merge")
+    unnamed = [10 * number + i for number, names in enumerate(named) for i in range(3) if not (names and i == 1)]
+    (found,) = read_offsets(path, "rejected", {"s"}).values()
+    assert found.tolist() == unnamed
+    (everything,) = read_offsets(path, "rejected").values()
+    assert everything.tolist() == [0, 1, 2, 10, 11, 12]

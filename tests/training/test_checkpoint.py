@@ -134,3 +134,14 @@ def test_the_one_just_written_stays_though_a_damaged_one_is_newer(tmp_path: Path
     found = newest(tmp_path)
     assert found is not None
     assert found.manifest.position.total_steps == 2
+
+
+def test_damaged_ones_that_are_newer_keep_no_place_of_the_last_and_the_best(tmp_path: Path) -> None:
+    save(tmp_path, 1, loss=0.5)
+    for step in (8, 9):
+        truncate(save(tmp_path, step, loss=0.1, keep=Keep(last=3, best=3)))
+    for step, loss in ((2, 0.4), (3, 0.6), (4, 0.7), (5, 0.8)):
+        save(tmp_path, step, loss=loss)
+    assert steps(tmp_path) == [2, 4, 5, 8, 9]
+    save(tmp_path, 9, loss=0.2)
+    assert steps(tmp_path) == [8, 9]

@@ -146,6 +146,23 @@ def test_the_place_of_a_rank() -> None:
     assert (alone.rank, alone.size, alone.gpu) == (0, 1, "0")
 
 
+ENDED = """
+import os, signal
+from kbit_spark.torchrun import _ending_with_the_others
+from kbit_spark.training.control import Control
+with Control("127.0.0.1", print) as control, _ending_with_the_others(control, None):
+    pass
+os.kill(os.getpid(), signal.SIGTERM)
+print("still here")
+"""
+
+
+def test_a_rank_that_torchrun_ends_behind_its_run_says_nothing_of_it() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", ENDED], env=environment, text=True, capture_output=True, timeout=60)
+    assert (done.stdout, done.stderr, done.returncode) == ("still here\n", "", 0)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
