@@ -34,7 +34,7 @@ from bench.loader_sides import Work
 from bench.tables import samples_schema
 from bench.train import write_table
 from kbit_spark.local.digits import digits
-from kbit_spark.schemas import Tensor
+from kbit_spark.schemas.fields import Tensor
 from kbit_spark.tables.snapshot import resolve
 
 RESULTS = Path(__file__).parent / "results"

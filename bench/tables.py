@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 
-from kbit_spark.schemas import Tensor
+from kbit_spark.schemas.fields import Tensor
 
 
 def samples_schema(column: str, tensor: Tensor) -> pa.Schema:

@@ -37,7 +37,7 @@ from bench.harness import ROOT
 from bench.tables import samples_schema
 from bench.train_sides import Job, product, timing, torchrun, under_torchrun
 from kbit_spark.events import Event
-from kbit_spark.schemas import Tensor
+from kbit_spark.schemas.fields import Tensor
 from kbit_spark.training import checkpoint
 
 RESULTS = ROOT / "bench/results"

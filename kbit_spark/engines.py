@@ -25,7 +25,7 @@ from kbit_spark.config.ingest import DecodeConfig
 from kbit_spark.errors import MissingRequirement, RunError
 from kbit_spark.events import Event
 from kbit_spark.rapids import ENABLED
-from kbit_spark.schemas import Engine
+from kbit_spark.schemas.base import Engine
 from kbit_spark.sources.query import root_cause
 
 log = logging.getLogger("kbit.engines")

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from kbit_spark.config.load import load
 from kbit_spark.errors import KbitError, first_line
-from kbit_spark.schemas import Frozen
+from kbit_spark.schemas.base import Frozen
 
 Config = TypeVar("Config", bound=Frozen)
 log = logging.getLogger("kbit")

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.secrets import masked_argument
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import LedgerState, Loss
+from kbit_spark.schemas.ledger import LedgerState, Loss
 from kbit_spark.sources.broker import topic_states
 from kbit_spark.sources.continuity import (
     CheckpointState,

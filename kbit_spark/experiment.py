@@ -18,7 +18,7 @@ from kbit_spark.experiments.findings import Findings
 from kbit_spark.experiments.plan import Plan, Run, keep_plan, read_plan, runs
 from kbit_spark.experiments.publish import publish, show
 from kbit_spark.experiments.results import Result, read_result, write_result
-from kbit_spark.schemas import Snapshot
+from kbit_spark.schemas.snapshot import Snapshot
 from kbit_spark.session import spark_session
 from kbit_spark.storage import is_uri
 from kbit_spark.tables.snapshot import resolve

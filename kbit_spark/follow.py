@@ -17,7 +17,7 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
 from kbit_spark.events import Event
 from kbit_spark.models import registry
-from kbit_spark.schemas import Snapshot
+from kbit_spark.schemas.snapshot import Snapshot
 from kbit_spark.session import spark_session
 from kbit_spark.stopping import StopRequest
 from kbit_spark.tables.snapshot import read_version, require_columns, with_shape

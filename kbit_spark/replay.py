@@ -20,7 +20,7 @@ from kbit_spark.codecs.decoder import value_type
 from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import OffsetRange, ReplayEntry
+from kbit_spark.schemas.ledger import OffsetRange, ReplayEntry
 from kbit_spark.session import session_given, spark_session
 from kbit_spark.tables.append import Append, Transaction
 from kbit_spark.tables.dead_letters import NAMES, of_batches, unfinished, within

@@ -13,7 +13,7 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.events import Event
 from kbit_spark.models import registry
-from kbit_spark.schemas import Snapshot
+from kbit_spark.schemas.snapshot import Snapshot
 from kbit_spark.session import spark_session
 from kbit_spark.storage import is_uri
 from kbit_spark.tables.snapshot import require_columns, resolve, with_shape

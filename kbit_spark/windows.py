@@ -15,7 +15,9 @@ from deltalake import DeltaTable
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.datasets.replay import Mix, compose, draw
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import SPLIT_COLUMN, DataFile, LedgerEntry, OffsetRange, Snapshot, merge_ranges, pack_rows
+from kbit_spark.schemas.fields import SPLIT_COLUMN
+from kbit_spark.schemas.ledger import LedgerEntry, OffsetRange, merge_ranges
+from kbit_spark.schemas.snapshot import DataFile, Snapshot, pack_rows
 from kbit_spark.tables.additions import Additions, resolve_additions, stored_name
 from kbit_spark.tables.event_times import event_times
 from kbit_spark.tables.increments import Increment, increment

@@ -9,18 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kbit_spark.schemas import (
-    MAX_TENSOR_BYTES,
-    DataFile,
-    FieldSpec,
-    LedgerEntry,
-    OffsetRange,
-    Snapshot,
-    Tensor,
-    merge_ranges,
-    pack_rows,
-    unpack_rows,
-)
+from kbit_spark.schemas.fields import MAX_TENSOR_BYTES, FieldSpec, Tensor
+from kbit_spark.schemas.ledger import LedgerEntry, OffsetRange, merge_ranges
+from kbit_spark.schemas.snapshot import DataFile, Snapshot, pack_rows, unpack_rows
 
 DTYPES = st.sampled_from(["uint8", "int8", "int16", "int32", "int64", "float32", "float64"])
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import WriterProperties, write_deltalake
 
 from bench.tables import samples_schema
-from kbit_spark.schemas import Tensor
+from kbit_spark.schemas.fields import Tensor
 
 
 def write_images(path: Path, shape: tuple[int, ...], rows: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.payloads import TEMPLATES, Case, Shape, avro_case
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 _KINDS = ("float", "double", "long")
 _ROWS = range(TEMPLATES)

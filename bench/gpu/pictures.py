@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.payloads import TEMPLATES, Case, Shape, avro_case
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 
 _SHAPE = (3, 32, 32)
 _FIELDS = (

@@ -59,7 +59,7 @@ def main() -> None:
 
 
 class Stream:
-    """What `kbit_spark.ingest.BatchWriter` does to a batch that the GPU decodes, phase by phase."""
+    """What `kbit_spark.batch_writer.BatchWriter` does to a batch that the GPU decodes, phase by phase."""
 
     def __init__(self, spark: SparkSession, shape: str, folder: Path) -> None:
         self.times: dict[str, list[float]] = {}

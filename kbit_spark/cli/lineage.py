@@ -9,7 +9,7 @@ from typing import Any, Literal
 import yaml
 
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import OffsetRange
+from kbit_spark.schemas.ledger import OffsetRange
 from kbit_spark.training import checkpoint
 from kbit_spark.training.checkpoint import MANIFEST
 from kbit_spark.training.manifest import Manifest

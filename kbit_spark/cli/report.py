@@ -11,7 +11,7 @@ import yaml
 
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.events import Event
-from kbit_spark.schemas import Rejection
+from kbit_spark.schemas.ledger import Rejection
 from kbit_spark.tables.rejections import read_rejections
 from kbit_spark.telemetry.report import MAX_BAD, read_events, write_report
 

@@ -30,7 +30,7 @@ from kbit_spark.codecs.avro_skip import Skipped
 from kbit_spark.codecs.avro_values import value_plan
 from kbit_spark.codecs.plan import Plan, UnreadableSchemaError, plan_of_fields
 from kbit_spark.column_types import TypeTree, type_text
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 _NUMBERS = ("int", "long", "float", "double")
 _NULL = "null for a required field"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kbit_spark.codecs.avro_schema import AvroField, AvroType
 from kbit_spark.codecs.plan import Plan, plan_of_tensor
 from kbit_spark.column_types import TypeTree
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kbit_spark.codecs.avro_schema import AvroField, AvroType
 from kbit_spark.codecs.avro_values import logical_plan
 from kbit_spark.column_types import type_text
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 _SCALARS = {name: name for name in ("boolean", "int", "long", "float", "double", "string")}
 _COLUMNS = _SCALARS | {"bytes": "binary", "fixed": "binary", "enum": "string", "null": "string"}

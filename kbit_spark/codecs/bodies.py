@@ -21,7 +21,7 @@ from kbit_spark.codecs.registry import RegisteredSchema
 from kbit_spark.column_types import nullable_inside, parse_type, type_text
 from kbit_spark.config.kafka import TopicConfig
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 log = logging.getLogger("kbit")
 

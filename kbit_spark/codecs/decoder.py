@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.column_types import TypeTree
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 ERROR = StructType(
     [

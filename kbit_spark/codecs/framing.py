@@ -21,7 +21,7 @@ from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.config.kafka import TopicConfig
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 UNRESOLVED = "unresolved_schema"
 """Error code of a record whose schema id was not asked for yet; never a dead letter."""

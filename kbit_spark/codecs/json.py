@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from kbit_spark.codecs.plan import Plan, plan_of_fields
 from kbit_spark.column_types import TypeTree
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 
 def json_plan(fields: Sequence[FieldSpec]) -> Plan:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from kbit_spark.codecs.json import json_plan
 from kbit_spark.codecs.plan import Plan
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 
 def mongo_plan(fields: Sequence[FieldSpec]) -> Plan:

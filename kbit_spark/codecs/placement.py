@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
-from kbit_spark.schemas import Engine
+from kbit_spark.schemas.base import Engine
 
 Mode = Literal["auto", "gpu", "cpu"]
 _ENGINES: tuple[Engine, Engine] = ("gpu", "cpu")

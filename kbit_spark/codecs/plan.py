@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 Plan = dict[str, Any]
 

@@ -17,7 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 from kbit_spark.codecs import well_known
 from kbit_spark.codecs.plan import Plan, plan_of_fields, plan_of_tensor
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 _KINDS: dict[int, str] = {
     value: name.removeprefix("TYPE_").lower()

@@ -26,7 +26,8 @@ from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.codecs.topic import TopicDecoder
 from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import Engine, FieldSpec
+from kbit_spark.schemas.base import Engine
+from kbit_spark.schemas.fields import FieldSpec
 
 log = logging.getLogger("kbit")
 

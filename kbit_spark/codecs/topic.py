@@ -16,7 +16,8 @@ from kbit_spark.codecs.gpu.program import NotOnGpu, Program
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.config.kafka import TopicConfig
-from kbit_spark.schemas import Engine, FieldSpec
+from kbit_spark.schemas.base import Engine
+from kbit_spark.schemas.fields import FieldSpec
 
 log = logging.getLogger("kbit")
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 from kbit_spark.config.load import validate
 from kbit_spark.config.paths import DataPath
 from kbit_spark.config.train import TrainConfig
-from kbit_spark.schemas import Frozen
+from kbit_spark.schemas.base import Frozen
 
 SHARED = ("data.table", "data.version", "seed", "checkpoint.dir", "follow", "telemetry", "spark")
 """What both configurations of a comparison have in common: the rows, the seeds, the application."""

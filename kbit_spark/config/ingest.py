@@ -10,7 +10,8 @@ from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.config.options import Options
 from kbit_spark.config.paths import DataPath
 from kbit_spark.config.telemetry import TelemetryConfig
-from kbit_spark.schemas import FieldSpec, Frozen
+from kbit_spark.schemas.base import Frozen
+from kbit_spark.schemas.fields import FieldSpec
 
 
 class TriggerConfig(Frozen):

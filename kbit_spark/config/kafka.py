@@ -12,7 +12,7 @@ from kbit_spark.config.options import Options
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.config.secrets import secrets_in
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import Frozen
+from kbit_spark.schemas.base import Frozen
 
 _SPARKS_OWN = (
     "auto.offset.reset", "bootstrap.servers", "enable.auto.commit", "interceptor.classes", "key.deserializer",

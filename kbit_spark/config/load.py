@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from kbit_spark.config.faults import models_in, other_kind, usage_error
 from kbit_spark.config.secrets import MASK, masked, masked_argument, secrets_in
 from kbit_spark.errors import UsageError, first_line
-from kbit_spark.schemas import Frozen
+from kbit_spark.schemas.base import Frozen
 
 Model = TypeVar("Model", bound=Frozen)
 

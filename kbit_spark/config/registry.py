@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import Frozen
+from kbit_spark.schemas.base import Frozen
 
 
 class RegistryConfig(Frozen):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbit_spark.config.paths import DataPath
-from kbit_spark.schemas import Frozen
+from kbit_spark.schemas.base import Frozen
 
 
 class TelemetryConfig(Frozen):

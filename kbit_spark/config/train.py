@@ -10,7 +10,7 @@ from kbit_spark.config.options import Options
 from kbit_spark.config.paths import DataPath
 from kbit_spark.config.secrets import secrets_in_model
 from kbit_spark.config.telemetry import TelemetryConfig
-from kbit_spark.schemas import Frozen
+from kbit_spark.schemas.base import Frozen
 
 
 class DataConfig(Frozen):

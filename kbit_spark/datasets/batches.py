@@ -23,7 +23,7 @@ from kbit_spark.datasets.row_groups import Footers, RowGroup
 from kbit_spark.datasets.row_reader import RowGroupReader
 from kbit_spark.datasets.rows import Columns, Rows
 from kbit_spark.datasets.sharding import EpochPlan, Indices, RowStream, rank_slice
-from kbit_spark.schemas import Tensor
+from kbit_spark.schemas.fields import Tensor
 
 BLOCK_BYTES = 2**24
 """Windows smaller than this are made several at once: each change of the lane costs the cache."""

@@ -11,7 +11,7 @@ import pyarrow.types as pat
 from numpy.typing import NDArray
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import Tensor
+from kbit_spark.schemas.fields import Tensor
 
 _ARROW_NAMES = {"float32": "float", "float64": "double"}
 

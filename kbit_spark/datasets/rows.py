@@ -15,7 +15,8 @@ from kbit_spark.datasets.columns import RowNumbers, class_labels, tensor_rows, w
 from kbit_spark.datasets.pages import Chunk, page_rows
 from kbit_spark.datasets.row_groups import Footers, RowGroup
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import StoredColumn, Tensor
+from kbit_spark.schemas.fields import Tensor
+from kbit_spark.schemas.snapshot import StoredColumn
 from kbit_spark.storage import filesystem
 
 SLICE_BYTES = 2**20

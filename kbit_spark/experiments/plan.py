@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from kbit_spark.config.experiment import ExperimentConfig, flat, within
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import Frozen, Snapshot
+from kbit_spark.schemas.base import Frozen
+from kbit_spark.schemas.snapshot import Snapshot
 from kbit_spark.training.checkpoint import sync
 
 FILE = "plan.json"

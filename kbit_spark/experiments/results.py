@@ -14,7 +14,7 @@ from kbit_spark.errors import RunError
 from kbit_spark.events import Event
 from kbit_spark.experiments.metrics import Epoch, best_validation, epochs_of, of_best_epoch, speeds
 from kbit_spark.experiments.plan import Plan, Run, write_atomically
-from kbit_spark.schemas import Frozen
+from kbit_spark.schemas.base import Frozen
 from kbit_spark.training.job import Outcome
 
 FILE = "result.json"

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import OffsetRange, Places
+from kbit_spark.schemas.ledger import OffsetRange, Places
 from kbit_spark.sources.continuity import TopicState, topics_of
 from kbit_spark.sources.java_client import java_topic_states
 from kbit_spark.sources.options import client_options, java_only, wrong_option

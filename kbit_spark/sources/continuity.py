@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kbit_spark.schemas import LedgerState, Loss, Places
+from kbit_spark.schemas.ledger import LedgerState, Loss, Places
 
 LATEST, EARLIEST = -1, -2
 """What Spark calls the two ends of a partition in its starting offsets."""

@@ -11,7 +11,7 @@ from math import ceil
 
 from pyspark.sql import DataFrame
 
-from kbit_spark.schemas import OffsetRange
+from kbit_spark.schemas.ledger import OffsetRange
 
 TASK_ROWS = 5_000
 """Records that make a task worth its while."""

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import Places
+from kbit_spark.schemas.ledger import Places
 from kbit_spark.sources.continuity import TopicState, topics_of
 from kbit_spark.sources.options import client_options, wrong_option
 from kbit_spark.sources.query import root_cause

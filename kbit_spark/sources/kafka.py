@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 
 from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.errors import first_line
-from kbit_spark.schemas import Places
+from kbit_spark.schemas.ledger import Places
 from kbit_spark.sources.continuity import TopicState, topics_of
 from kbit_spark.sources.java_client import judge_options
 from kbit_spark.sources.offsets import to_json

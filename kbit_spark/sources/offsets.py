@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import OffsetRange, Places
+from kbit_spark.schemas.ledger import OffsetRange, Places
 from kbit_spark.sources.continuity import CheckpointState
 from kbit_spark.sources.query import root_cause
 

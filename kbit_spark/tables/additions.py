@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from deltalake.schema import PrimitiveType
 
-from kbit_spark.schemas import SPLIT_COLUMN, DataFile, Snapshot, Split, pack_rows
+from kbit_spark.schemas.fields import SPLIT_COLUMN, Split
+from kbit_spark.schemas.snapshot import DataFile, Snapshot, pack_rows
 from kbit_spark.tables.increments import Increment, NewFile
 from kbit_spark.tables.log import Commit
 from kbit_spark.tables.retention import refuse_short_lived, retention_s

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import LedgerEntry, OffsetRange
+from kbit_spark.schemas.ledger import LedgerEntry, OffsetRange
 from kbit_spark.tables.delta import check_columns, ensure_table, lacking, table_schema
 from kbit_spark.tables.ledger import BatchName, WholeBatches
 from kbit_spark.tables.samples import HEADERS

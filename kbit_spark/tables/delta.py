@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from kbit_spark.errors import RunError, first_line
-from kbit_spark.schemas import Tensor
+from kbit_spark.schemas.fields import Tensor
 from kbit_spark.storage import filesystem
 
 CREATE_WAIT_S = 5.0

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from kbit_spark.schemas import Engine
+from kbit_spark.schemas.base import Engine
 from kbit_spark.tables.append import Transaction, described, not_alone
 from kbit_spark.tables.delta import delta_log, with_columns
 

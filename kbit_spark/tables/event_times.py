@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import DataFile
+from kbit_spark.schemas.snapshot import DataFile
 from kbit_spark.storage import filesystem
 
 COLUMN = "_timestamp"

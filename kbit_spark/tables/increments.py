@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import SPLIT_COLUMN
+from kbit_spark.schemas.fields import SPLIT_COLUMN
 from kbit_spark.tables.log import Commit, LogFile
 
 DELETES = ("DELETE", "TRUNCATE")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import LedgerEntry, LedgerState, OffsetRange, Places, merge_ranges
+from kbit_spark.schemas.ledger import LedgerEntry, LedgerState, OffsetRange, Places, merge_ranges
 from kbit_spark.tables.append import batch_app_id
 from kbit_spark.tables.log import Commit, commits, newest_first
 from kbit_spark.tables.scan import open_table

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import pyarrow.fs as pafs
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import LedgerEntry, OffsetRange, merge_ranges
+from kbit_spark.schemas.ledger import LedgerEntry, OffsetRange, merge_ranges
 from kbit_spark.storage import filesystem
 
 _REQUESTS = 16

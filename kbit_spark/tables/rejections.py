@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbit_spark.schemas import Rejection
+from kbit_spark.schemas.ledger import Rejection
 from kbit_spark.tables.scan import scan
 
 _SHOWN_BYTES = 16

@@ -22,7 +22,8 @@ from pyspark.sql.types import (
 )
 
 from kbit_spark.config.ingest import IngestConfig, SplitConfig
-from kbit_spark.schemas import OWN_COLUMNS, SPLIT_COLUMN, FieldSpec, Places, Tensor
+from kbit_spark.schemas.fields import OWN_COLUMNS, SPLIT_COLUMN, FieldSpec, Tensor
+from kbit_spark.schemas.ledger import Places
 from kbit_spark.tables.delta import ensure_table, table_schema
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))

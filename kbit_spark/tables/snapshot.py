@@ -18,7 +18,8 @@ from deltalake.schema import ArrayType, PrimitiveType
 from numpy.typing import NDArray
 
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import SPLIT_COLUMN, SPLITS, DataFile, DType, Snapshot, StoredColumn, Tensor, pack_rows
+from kbit_spark.schemas.fields import SPLIT_COLUMN, SPLITS, DType, Tensor
+from kbit_spark.schemas.snapshot import DataFile, Snapshot, StoredColumn, pack_rows
 from kbit_spark.storage import is_uri
 from kbit_spark.tables.log import kafka_ranges, removals
 from kbit_spark.tables.retention import refuse_short_lived, retention_s

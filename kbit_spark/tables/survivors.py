@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import DataFile, Snapshot
+from kbit_spark.schemas.snapshot import DataFile, Snapshot
 from kbit_spark.storage import filesystem
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.classic.column import Column as ClassicColumn
 
-from kbit_spark.schemas import Engine
+from kbit_spark.schemas.base import Engine
 
 
 @dataclass(frozen=True)

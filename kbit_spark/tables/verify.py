@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from kbit_spark.schemas import LedgerEntry, OffsetRange, ReplayEntry
+from kbit_spark.schemas.ledger import LedgerEntry, OffsetRange, ReplayEntry
 from kbit_spark.tables.log import newest_first
 from kbit_spark.tables.scan import Kind, open_table, scan
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import Engine
+from kbit_spark.schemas.base import Engine
 from kbit_spark.tables.append import Append, CachedAppend, Transaction, not_alone
 from kbit_spark.tables.delta import check_columns, lacking, with_columns
 from kbit_spark.tables.delta_append import DeltaAppend, DeltaClasses, Turns

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kbit_spark.events import Event
-from kbit_spark.schemas import Rejection
+from kbit_spark.schemas.ledger import Rejection
 from kbit_spark.telemetry import charts
 from kbit_spark.telemetry.pages import render_page
 

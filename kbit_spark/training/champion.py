@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import Frozen
+from kbit_spark.schemas.base import Frozen
 from kbit_spark.training import checkpoint as checkpoints
 from kbit_spark.training.checkpoint import MANIFEST, Checkpoint, sync
 from kbit_spark.training.manifest import Window

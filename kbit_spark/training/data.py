@@ -11,7 +11,7 @@ from kbit_spark.datasets.resident import ResidentRows, resident_rows
 from kbit_spark.datasets.row_groups import list_row_groups
 from kbit_spark.datasets.rows import Columns
 from kbit_spark.datasets.sharding import EpochPlan, plan_epoch, steps_of_epoch
-from kbit_spark.schemas import SPLITS, Split
+from kbit_spark.schemas.fields import SPLITS, Split
 from kbit_spark.training.job import TrainJob
 from kbit_spark.training.world import World
 

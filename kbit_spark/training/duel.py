@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from kbit_spark.schemas import Split
+from kbit_spark.schemas.fields import Split
 from kbit_spark.training.collectives import add_up
 from kbit_spark.training.metrics import Sums, classes
 from kbit_spark.training.promotion import Paired

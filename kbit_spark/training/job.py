@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.events import Event
-from kbit_spark.schemas import Snapshot
+from kbit_spark.schemas.snapshot import Snapshot
 from kbit_spark.training.manifest import Window
 from kbit_spark.training.promotion import Paired
 

@@ -15,7 +15,7 @@ import torch
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
 from kbit_spark.models import registry
-from kbit_spark.schemas import Split
+from kbit_spark.schemas.fields import Split
 from kbit_spark.training import checkpoint
 from kbit_spark.training.data import RunData
 from kbit_spark.training.duel import compare

@@ -8,7 +8,9 @@ from pydantic import Field
 
 from kbit_spark.config.secrets import masked
 from kbit_spark.config.train import TrainConfig
-from kbit_spark.schemas import Frozen, OffsetRange, Snapshot
+from kbit_spark.schemas.base import Frozen
+from kbit_spark.schemas.ledger import OffsetRange
+from kbit_spark.schemas.snapshot import Snapshot
 
 FORMAT = 2
 

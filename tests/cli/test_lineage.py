@@ -15,7 +15,8 @@ from kbit_spark.cli.lineage import Coordinates
 from kbit_spark.cli.main import app
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import OffsetRange, Snapshot
+from kbit_spark.schemas.ledger import OffsetRange
+from kbit_spark.schemas.snapshot import Snapshot
 from kbit_spark.training import checkpoint
 from kbit_spark.training.checkpoint import Keep
 from kbit_spark.training.manifest import Identity, Lineage, Manifest, Position, Window

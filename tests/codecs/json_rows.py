@@ -12,7 +12,7 @@ from typing import Any, Literal
 from hypothesis import strategies as st
 
 from kbit_spark.column_types import TypeTree
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 Form = Literal["json", "relaxed", "canonical"]
 

@@ -12,7 +12,7 @@ import pytest
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.plan import UnreadableSchemaError
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 from tests.fixtures.decode import Decode
 
 

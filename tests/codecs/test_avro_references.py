@@ -11,7 +11,7 @@ import pytest
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.avro_references import inline
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 from tests.fixtures.decode import Decode
 
 KIND = {"type": "enum", "name": "Kind", "namespace": "a.b", "symbols": ["X", "Y"]}

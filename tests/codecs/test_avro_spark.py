@@ -17,7 +17,7 @@ from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.config.load import validate
 from kbit_spark.local.registry import RegistryServer
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 
 DIGIT = [{"name": "image", "type": "bytes"}, {"name": "label", "type": "int"}]
 METADATA = {"name": "metadata", "type": {"type": "map", "values": "string"}, "default": {}}

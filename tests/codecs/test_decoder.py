@@ -13,7 +13,7 @@ from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 
 FIELDS = (FieldSpec(name="image", tensor=Tensor(dtype="uint8", shape=(2, 2))), FieldSpec(name="label", type="int"))
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 
 from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.local.registry import RegistryServer
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 from tests.codecs.test_resolver import AVRO, FIELDS, _avro, _confluent, _decode, _frame, _kafka, _schema
 
 PART = {"type": "record", "name": "Part", "fields": [{"name": "x", "type": "int"}]}

@@ -14,7 +14,7 @@ from kbit_spark.codecs.json import json_plan
 from kbit_spark.codecs.resolver import PayloadDecoder
 from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 from tests.fixtures.decode import Decode
 
 MISMATCH, OVERFLOW, REPEATED = "type_mismatch", "int_overflow", "bad_json"

@@ -13,7 +13,7 @@ from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.local.registry import Registry, serve
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 from tests.fixtures.decode import Decode
 
 MISMATCH, OVERFLOW, SYNTAX = "type_mismatch", "int_overflow", "bad_json"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.json import json_plan
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 from tests.codecs.mutants import check_results, mutants
 from tests.fixtures.decode import Decode
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbit_spark.codecs.placement import MOST_CHANGES, MOST_FAILURES, Placement, Work
-from kbit_spark.schemas import Engine
+from kbit_spark.schemas.base import Engine
 
 SPEEDS = st.floats(1e2, 1e7)
 NOISE = 0.02

@@ -23,7 +23,7 @@ from kbit_spark.codecs.descriptors import compile_schema, read_schema
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 from tests.codecs.mutants import mutants
 from tests.fixtures.decode import Decode
 

@@ -20,7 +20,7 @@ from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.config.load import validate
 from kbit_spark.errors import RunError, UsageError
 from kbit_spark.local.registry import RegistryServer, serve
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 
 FIELDS = (FieldSpec(name="image", tensor=Tensor(dtype="uint8", shape=(4,))), FieldSpec(name="label", type="int"))
 AVRO = {"name": "t", "format": "avro", "framing": "confluent"}

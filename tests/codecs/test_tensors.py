@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.json import json_plan
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 from tests.fixtures.decode import Decode
 
 ODD = ["0"] * 6 + ["256", "999", "1000", "007", "00", "-1", "1.5", "1e1", "", " 7", "7 "]

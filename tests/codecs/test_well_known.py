@@ -15,7 +15,7 @@ from kbit_spark.cli.decode.protobuf_rows import compiled, whole_plan
 from kbit_spark.codecs.protobuf import protobuf_plan
 from kbit_spark.codecs.protobuf_fields import Recursive, fields_of
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 from tests.codecs.mutants import mutants
 from tests.fixtures.decode import Decode
 

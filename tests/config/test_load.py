@@ -16,7 +16,7 @@ from kbit_spark.config.options import flatten
 from kbit_spark.config.secrets import secrets_in
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import UsageError
-from kbit_spark.schemas import Frozen
+from kbit_spark.schemas.base import Frozen
 
 SAMPLES = Path(__file__).parents[2] / "kbit_spark/cli/samples"
 INGEST = SAMPLES / "ingest.yaml"

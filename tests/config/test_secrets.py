@@ -22,7 +22,7 @@ from kbit_spark.epoch_guard import command
 from kbit_spark.errors import UsageError
 from kbit_spark.experiments.plan import Plan, Run
 from kbit_spark.experiments.results import Result
-from kbit_spark.schemas import Snapshot
+from kbit_spark.schemas.snapshot import Snapshot
 from kbit_spark.training.job import Outcome
 from kbit_spark.training.manifest import Identity, Lineage
 from tests.config.test_load import INGEST, TRAIN

@@ -35,7 +35,8 @@ from kbit_spark.datasets.rows import Columns, Rows
 from kbit_spark.datasets.sharding import EpochPlan, Segment, plan_epoch
 from kbit_spark.datasets.transforms import normalize
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import Snapshot, Tensor
+from kbit_spark.schemas.fields import Tensor
+from kbit_spark.schemas.snapshot import Snapshot
 from kbit_spark.tables.snapshot import require_columns, resolve, with_shape
 from tests.fixtures.operations import Operations
 from tests.fixtures.samples import IMAGE, write_samples

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kbit_spark.datasets.columns import class_labels, tensor_rows
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import Tensor
+from kbit_spark.schemas.fields import Tensor
 
 
 def tensor(items: int, dtype: str = "uint8") -> Tensor:

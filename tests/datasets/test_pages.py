@@ -21,7 +21,8 @@ from kbit_spark.datasets.row_reader import RowGroupReader
 from kbit_spark.datasets.rows import Columns
 from kbit_spark.datasets.sharding import Segment
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import DataFile, Tensor
+from kbit_spark.schemas.fields import Tensor
+from kbit_spark.schemas.snapshot import DataFile
 
 SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -17,7 +17,8 @@ from kbit_spark.datasets.row_groups import list_row_groups
 from kbit_spark.datasets.row_reader import RowGroupReader
 from kbit_spark.datasets.rows import Columns
 from kbit_spark.datasets.sharding import Segment
-from kbit_spark.schemas import DataFile, Tensor
+from kbit_spark.schemas.fields import Tensor
+from kbit_spark.schemas.snapshot import DataFile
 from kbit_spark.tables.samples import parquet_settings
 
 ROWS, NBYTES = 3_000, 784

@@ -14,7 +14,7 @@ from kbit_spark.errors import RunError, UsageError
 from kbit_spark.events import Event
 from kbit_spark.experiments.metrics import best_validation, epochs_of, of_best_epoch, speeds
 from kbit_spark.experiments.plan import Plan, read_plan, runs, write_atomically
-from kbit_spark.schemas import Snapshot
+from kbit_spark.schemas.snapshot import Snapshot
 
 TRAIN = {"data": {"table": "/t"}, "model": "mlp", "model_options": {"hidden": [8]}, "seed": 5}
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, WriterProperties, write_deltalake
 
-from kbit_spark.schemas import DataFile, LedgerEntry, OffsetRange
+from kbit_spark.schemas.ledger import LedgerEntry, OffsetRange
+from kbit_spark.schemas.snapshot import DataFile
 from tests.fixtures.samples import IMAGE, separable
 
 BEGAN = 1_700_000_000.0

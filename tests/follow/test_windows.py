@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import OffsetRange
+from kbit_spark.schemas.ledger import OffsetRange
 from kbit_spark.training.manifest import Identity, Lineage, Manifest, Position
 from kbit_spark.windows import Work, pending, plan_again, plan_next
 from tests.follow.stream import BEGAN, Stream, offsets_in

@@ -35,7 +35,8 @@ from kbit_spark.config.ingest import SplitConfig
 from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.rapids import ENABLED, PLUGIN
-from kbit_spark.schemas import FieldSpec, LedgerEntry, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
+from kbit_spark.schemas.ledger import LedgerEntry
 from kbit_spark.session import spark_session
 from kbit_spark.tables.append import Transaction
 from kbit_spark.tables.dead_letters import rejected_rows

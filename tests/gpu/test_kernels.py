@@ -21,7 +21,7 @@ from kbit_spark.codecs.avro_schema import parse_record
 from kbit_spark.codecs.json import json_plan
 from kbit_spark.codecs.mongo import mongo_plan
 from kbit_spark.codecs.plan import Plan
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 from tests.codecs import json_rows
 from tests.codecs.avro_schemas import schemas, values, without_logical
 from tests.codecs.mutants import mutants

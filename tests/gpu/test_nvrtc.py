@@ -13,7 +13,7 @@ from kbit_spark.codecs.json import json_plan
 from kbit_spark.codecs.mongo import mongo_plan
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.codecs.protobuf import protobuf_plan
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 from tests.codecs.test_mutations import FIELDS, WRITER
 from tests.codecs.test_protobuf import RICH
 from tests.gpu.nvrtc import CompileError, compile_cubin

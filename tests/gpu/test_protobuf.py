@@ -24,7 +24,7 @@ from kbit_spark.codecs.registry import SchemaRegistry
 from kbit_spark.config.kafka import TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.local.registry import Registry, serve
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 from tests.codecs.mutants import mutants
 from tests.codecs.test_protobuf import RICH, ROWS
 from tests.gpu.compare import BothEngines

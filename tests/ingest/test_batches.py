@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from kbit_spark import ingest, replay
+from kbit_spark.batch_writer import BatchWriter
 from kbit_spark.codecs.decoder import value_type
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.errors import RunError
 from kbit_spark.events import Event
-from kbit_spark.ingest import BatchWriter
 from kbit_spark.sources.kafka import read_stream
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.append import CachedAppend

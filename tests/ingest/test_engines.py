@@ -11,6 +11,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
+from kbit_spark.batch_writer import BatchWriter
 from kbit_spark.codecs.decoder import DecodeFunction, value_type
 from kbit_spark.codecs.gpu.functions import Counted, Decode
 from kbit_spark.codecs.gpu.program import NotOnGpu, Program, program_for
@@ -20,9 +21,8 @@ from kbit_spark.codecs.resolver import header_id
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.errors import MissingRequirement
 from kbit_spark.events import Event
-from kbit_spark.ingest import BatchWriter
 from kbit_spark.rapids import ENABLED
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 from kbit_spark.sources.kafka import read_stream
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.dead_letters import ensure_rejected

@@ -17,7 +17,8 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.errors import RunError
 from kbit_spark.local.registry import RegistryServer
 from kbit_spark.replay import Replayed
-from kbit_spark.schemas import OWN_COLUMNS, LedgerEntry
+from kbit_spark.schemas.fields import OWN_COLUMNS
+from kbit_spark.schemas.ledger import LedgerEntry
 from kbit_spark.tables.log import newest_first
 from kbit_spark.tables.maintenance import care_session, compact
 from kbit_spark.tables.snapshot import resolve

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kbit_spark import ingest
 from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import LedgerState
+from kbit_spark.schemas.ledger import LedgerState
 from kbit_spark.sources import java_client
 from kbit_spark.sources.continuity import Start, TopicState, losses, resume_offsets
 from kbit_spark.tables.verify import read_history, verify

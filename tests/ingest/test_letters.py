@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from kbit_spark import ingest
+from kbit_spark import batch_writer, ingest
+from kbit_spark.batch_writer import BatchWriter
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.engines import MiscountError
 from kbit_spark.errors import RunError
-from kbit_spark.ingest import BatchWriter
 from kbit_spark.replay import Replayed, replay
 from kbit_spark.tables.append import CachedAppend, Transaction
 from kbit_spark.tables.dead_letters import REJECTED
@@ -155,7 +155,7 @@ def test_letters_that_are_not_as_many_as_counted(
         return rows(decoded, *arguments).where("offset <> 19")
 
     with monkeypatch.context() as patch, pytest.raises(MiscountError, match=r"2 bad records .* but 1 were") as caught:
-        patch.setattr(ingest, "rejected_rows", fewer)
+        patch.setattr(batch_writer, "rejected_rows", fewer)
         ingest.run(config)
     assert "start again" in caught.value.hint
     assert coordinates(tmp_path) == []

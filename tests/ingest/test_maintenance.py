@@ -14,11 +14,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from kbit_spark.batch_writer import BatchWriter
 from kbit_spark.codecs.decoder import value_type
 from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.events import Event
-from kbit_spark.ingest import BatchWriter
-from kbit_spark.schemas import SPLITS
+from kbit_spark.schemas.fields import SPLITS
 from kbit_spark.sources.kafka import read_stream
 from kbit_spark.sources.query import Query
 from kbit_spark.tables.dead_letters import ensure_rejected

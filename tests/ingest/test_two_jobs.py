@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kbit_spark import ingest
+from kbit_spark.batch_writer import BatchWriter
 from kbit_spark.config.ingest import GuardConfig, IngestConfig
 from kbit_spark.errors import RunError
-from kbit_spark.ingest import BatchWriter
 from kbit_spark.tables.verify import verify
 from tests.fixtures.jobs import (
     coordinates,

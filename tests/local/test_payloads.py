@@ -11,7 +11,7 @@ from kbit_spark.codecs.mongo import mongo_plan
 from kbit_spark.local.digits import digits
 from kbit_spark.local.payloads import BREAKAGES, SCHEMA, Format, encode
 from kbit_spark.local.produce import records
-from kbit_spark.schemas import FieldSpec, Tensor
+from kbit_spark.schemas.fields import FieldSpec, Tensor
 from tests.fixtures.decode import Decode
 
 FIELDS = (

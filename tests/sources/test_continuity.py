@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbit_spark.schemas import LedgerEntry, LedgerState, OffsetRange, Places
+from kbit_spark.schemas.ledger import LedgerEntry, LedgerState, OffsetRange, Places
 from kbit_spark.sources.continuity import (
     EARLIEST,
     LATEST,

@@ -19,7 +19,7 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.kafka import KafkaConfig
 from kbit_spark.config.load import validate
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import OffsetRange
+from kbit_spark.schemas.ledger import OffsetRange
 from kbit_spark.sources import broker
 from kbit_spark.sources.broker import Lag, check_topics, topic_states
 from kbit_spark.sources.kafka import check_options, read_stream

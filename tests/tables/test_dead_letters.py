@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import LedgerEntry, OffsetRange
+from kbit_spark.schemas.ledger import LedgerEntry, OffsetRange
 from kbit_spark.tables.dead_letters import REJECTED, REQUIRED, drop_letters, ensure_rejected, of_batch
 from kbit_spark.tables.delta import ensure_table
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from kbit_spark.codecs.decoder import value_type
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 from kbit_spark.tables import delta
 from kbit_spark.tables.samples import ensure_samples
 

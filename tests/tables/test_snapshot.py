@@ -16,7 +16,9 @@ from kbit_spark.datasets.batches import Source, evaluation_batches
 from kbit_spark.datasets.row_groups import list_row_groups
 from kbit_spark.datasets.rows import Columns
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import SPLITS, LedgerEntry, OffsetRange, Snapshot
+from kbit_spark.schemas.fields import SPLITS
+from kbit_spark.schemas.ledger import LedgerEntry, OffsetRange
+from kbit_spark.schemas.snapshot import Snapshot
 from kbit_spark.tables.retention import retention_s
 from kbit_spark.tables.snapshot import require_columns, resolve
 from tests.fixtures.samples import IMAGE, write_samples

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbit_spark.schemas import LedgerEntry, Loss, OffsetRange, ReplayEntry
+from kbit_spark.schemas.ledger import LedgerEntry, Loss, OffsetRange, ReplayEntry
 from kbit_spark.tables.verify import History, Offsets, chain_faults, read_offsets, row_faults
 
 PARTITIONS = 2

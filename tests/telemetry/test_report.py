@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 from kbit_spark.events import Event
-from kbit_spark.schemas import Rejection
+from kbit_spark.schemas.ledger import Rejection
 from kbit_spark.telemetry.report import read_events, write_report
 
 

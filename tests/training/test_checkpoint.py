@@ -10,7 +10,8 @@ import torch
 
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import OffsetRange, Snapshot
+from kbit_spark.schemas.ledger import OffsetRange
+from kbit_spark.schemas.snapshot import Snapshot
 from kbit_spark.training import checkpoint
 from kbit_spark.training.checkpoint import Keep, newest
 from kbit_spark.training.manifest import Identity, Lineage, Manifest, Position

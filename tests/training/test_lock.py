@@ -20,7 +20,7 @@ from kbit_spark.config.experiment import ExperimentConfig
 from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import RunError
 from kbit_spark.experiments.plan import Plan, keep_plan
-from kbit_spark.schemas import Snapshot
+from kbit_spark.schemas.snapshot import Snapshot
 from kbit_spark.training import lock
 from kbit_spark.training.lock import alone_in
 from tests.fixtures.jobs import ROOT

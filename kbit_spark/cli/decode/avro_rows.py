@@ -9,7 +9,7 @@ from kbit_spark.codecs.avro import avro_plan
 from kbit_spark.codecs.avro_fields import field_of, member
 from kbit_spark.codecs.avro_schema import AvroType, parse_record
 from kbit_spark.codecs.plan import Plan, UnreadableSchemaError
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 
 def avro_fields(schema: dict[str, Any]) -> tuple[FieldSpec, ...]:

@@ -26,7 +26,7 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.config.load import validate
 from kbit_spark.errors import RunError, UsageError
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 from kbit_spark.tables.scan import scan
 
 REGISTRY_WAIT_S = 5.0

@@ -22,7 +22,7 @@ from kbit_spark.config.kafka import TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.errors import UsageError
 from kbit_spark.local.registry import Registry, serve
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 MAY_BE_SKIPPED = frozenset({"unsigned", "recursive-schema", "recursive-writer"})
 """Tags of cases that a decoder may leave out if its row types cannot express them."""

@@ -22,7 +22,8 @@ from kbit_spark.config.ingest import IngestConfig
 from kbit_spark.config.kafka import KafkaConfig, TopicConfig
 from kbit_spark.config.registry import RegistryConfig
 from kbit_spark.errors import RunError
-from kbit_spark.schemas import FieldSpec, LedgerEntry
+from kbit_spark.schemas.fields import FieldSpec
+from kbit_spark.schemas.ledger import LedgerEntry
 from kbit_spark.sources.broker import check_topics
 from kbit_spark.sources.options import java_only
 from kbit_spark.storage import filesystem, is_uri

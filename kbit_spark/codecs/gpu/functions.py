@@ -14,7 +14,7 @@ from kbit_spark.codecs.decoder import DecodeFunction
 from kbit_spark.codecs.gpu.program import Program, program_for
 from kbit_spark.codecs.plan import Plan
 from kbit_spark.rapids import PLUGIN, is_asked_for
-from kbit_spark.schemas import FieldSpec
+from kbit_spark.schemas.fields import FieldSpec
 
 
 @dataclass(frozen=True)
