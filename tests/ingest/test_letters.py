@@ -149,7 +149,7 @@ def test_letters_that_are_not_as_many_as_counted(
     """As when the registry comes to know an id between the two passes over a batch."""
     topic = with_broken(kafka, "fewer")
     config = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json"})
-    rows = ingest.rejected_rows
+    rows = batch_writer.rejected_rows
 
     def fewer(decoded: DataFrame, *arguments: Any) -> DataFrame:
         return rows(decoded, *arguments).where("offset <> 19")
