@@ -6,6 +6,7 @@ alone can judge its options.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -21,6 +22,8 @@ from kbit_spark.sources.continuity import TopicState, topics_of
 from kbit_spark.sources.options import client_options, wrong_option
 from kbit_spark.sources.query import root_cause
 
+log = logging.getLogger("kbit.kafka_options")
+
 TIMEOUT_S = 10
 _PACKAGES = ("org.apache.kafka", "kafkashaded.org.apache.kafka")
 """Where Spark has Kafka's client: under its own name, or renamed, as Databricks does."""
@@ -29,7 +32,8 @@ _PACKAGES = ("org.apache.kafka", "kafkashaded.org.apache.kafka")
 def judge_options(spark: SparkSession, config: KafkaConfig, unjudged: Iterable[str]) -> None:
     """Let the client judge its options, as far as it can without a broker; no verdict where it is not to be found.
 
-    A name that it does not know either may be meant for a plugin of it, unless it looks like a misspelt one.
+    A name that it does not know either may be meant for a plugin of it, unless it looks like a misspelt one. One that
+    only librdkafka knows, with which kbit asks the broker, does nothing where Spark reads: the log tells which.
 
     Args:
         spark: the session whose JVM has the client.
@@ -49,6 +53,12 @@ def judge_options(spark: SparkSession, config: KafkaConfig, unjudged: Iterable[s
         if nearest := get_close_matches(name, known, n=1, cutoff=0.85):
             msg = f"kafka.options: no client of Kafka knows {name}; did you mean {nearest[0]}?"
             raise UsageError(msg)
+    if unheard := sorted(set(client_options(config)) - known - set(unjudged)):
+        log.warning(
+            "kafka.options: Spark's client, which reads the records, does not know %s; "
+            "only kbit's own questions to the broker heed it",
+            ", ".join(unheard),
+        )
     settings = {**client_options(config), "bootstrap.servers": config.bootstrap_servers}
     deserializer = f"{package}.common.serialization.ByteArrayDeserializer"
     try:

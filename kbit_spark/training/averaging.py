@@ -17,7 +17,8 @@ class Averaging:
     """Lets every rank train for itself and replaces the weights by their mean after every `every_steps` updates.
 
     Which updates those are follows from their number alone, so a resumed run averages where it would have. Running
-    means are averaged with the weights.
+    means are averaged with the weights. What is not trained becomes that of the first rank: a mean of equal values may
+    differ from them in the last bit, and a model may change it by itself.
     """
 
     same_optimizer = False
@@ -45,8 +46,11 @@ class Averaging:
         if self.agreed:  # the mean of equal weights may differ from them in the last bit
             return
         buffers = list(self.network.buffers())
-        trained = (parameter for parameter in self.network.parameters() if parameter.requires_grad)
-        averaged = [*trained, *(buffer for buffer in buffers if buffer.is_floating_point())]
+        parameters = list(self.network.parameters())
+        averaged = [
+            *(parameter for parameter in parameters if parameter.requires_grad),
+            *(buffer for buffer in buffers if buffer.is_floating_point()),
+        ]
         group = dist.group.WORLD
         if group is None:
             msg = "the averaging strategy needs a process group"
@@ -56,5 +60,6 @@ class Averaging:
         average_parameters(cast("Iterator[nn.Parameter]", iter(means)), group)
         for tensor, mean in zip(averaged, means, strict=True):
             tensor.detach().copy_(mean)
+        copy_from_first(parameter for parameter in parameters if not parameter.requires_grad)
         copy_from_first(buffer for buffer in buffers if not buffer.is_floating_point())
         self.agreed = True

@@ -110,6 +110,18 @@ def test_a_value_that_java_does_not_take_is_refused_before_the_stream(
         check_options(spark, config(**{name: value}), ())
 
 
+def test_what_only_librdkafka_knows_is_told(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    given = config(
+        **{"queued.min.messages": "7", "ssl.ca.location": "", "fetch.min.bytes": "1", "acme.region": "north"}
+    )
+    client, unjudged = broker._client(given)
+    assert client is not None
+    assert unjudged == ("acme.region",)
+    check_options(spark, given, unjudged)
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "kbit.kafka_options"]
+    assert "does not know queued.min.messages, ssl.ca.location;" in told
+
+
 def test_a_wrong_value_from_the_environment_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KBIT_TEST_SECRET", "hunter2")
     wrong = config().model_copy(update={"options_from_env": {"kafka.security.protocol": "KBIT_TEST_SECRET"}})

@@ -158,14 +158,17 @@ def _averages_the_trained(rank: int, path: str) -> None:
     model = nn.Module()
     model.counts = nn.Parameter(torch.tensor([16_777_217, -(2**53) - 1]), requires_grad=False)
     model.frozen = nn.Parameter(torch.rand(1_000, generator=torch.Generator().manual_seed(1)), requires_grad=False)
+    model.teacher = nn.Parameter(torch.zeros(2), requires_grad=False)
     model.trained = nn.Parameter(torch.zeros(2))
     strategy, before = Averaging(model, every_steps=1), _copy(model)
     with torch.no_grad():
         model.trained.fill_(float(rank))
+        model.teacher.fill_(float(rank + 5))  # the model's own doing
     strategy.after_update(1)
     for name in ("counts", "frozen"):
         assert torch.equal(before[name], model.state_dict()[name])
     assert model.trained.tolist() == [1.0, 1.0]
+    assert model.teacher.tolist() == [5.0, 5.0]
     dist.destroy_process_group()
 
 
