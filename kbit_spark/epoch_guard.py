@@ -64,6 +64,9 @@ def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Calla
         raise _taken(ledger, config.tables.samples)
     check_not_split(config.tables.samples, config.stream_id)
     topics = _asked(spark, config, ledger)
+    ended = _ended(spark, config, ledger, checkpoint, topics) if state.begun is None else None
+    if ended is not None:
+        state = ended
     ledger, fault = _compared(spark, config, ledger, state, topics)
     lost = losses(ledger, topics) if topics is not None else ()
     ids = {name: topic.topic_id for name, topic in (topics or {}).items() if topic.topic_id is not None}
@@ -71,7 +74,7 @@ def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Calla
         raise RunError(describe_losses(lost), f"to go on without them: {command('--accept-loss')}")
     if fault is not None and not (config.guard.rebase or lost):
         raise RunError(fault, f"to go on {_where(ledger)} under a new checkpoint: {command('--rebase')}")
-    if fault is None and not lost and not (state.begun and needs_epoch(ledger, topics or {}, new)):
+    if fault is None and not lost and not ended and not (state.begun and needs_epoch(ledger, topics or {}, new)):
         return Start(topic_ids=ids)
     offsets = resume_offsets(ledger, _from_ledger(ledger) if topics is None else topics, lost, new)
     take_over()  # else the dead letters dropped next could be those of a batch that still becomes whole
@@ -90,6 +93,20 @@ def _asked(spark: SparkSession, config: IngestConfig, ledger: LedgerState) -> To
         command("--accept-loss"),
     )
     return scanned_states(spark, config.kafka, ledger.reached) if config.guard.accept_loss else None
+
+
+def _ended(
+    spark: SparkSession, config: IngestConfig, ledger: LedgerState, checkpoint: CheckpointLog, topics: Topics | None
+) -> CheckpointState | None:
+    """Return the checkpoint that a start set aside, to be killed before Spark had begun the next one; None if none was.
+
+    It has the stream exactly as the table does; one that was set aside for a fault, or batches ago, does not.
+    """
+    states = (before.state() for before in checkpoint.set_aside_before())
+    state = next((state for state in states if state.begun is not None), None)
+    if state is None or _compared(spark, config, ledger, state, topics)[1] is not None:
+        return None
+    return state
 
 
 def _compared(
@@ -165,7 +182,7 @@ def _from_ledger(ledger: LedgerState) -> Topics:
 def _begin_epoch(spark: SparkSession, config: IngestConfig, checkpoint: CheckpointLog, state: CheckpointState) -> None:
     """Set the checkpoint aside, and drop dead letters of batches that are not whole: they will be read again."""
     aside = checkpoint.set_aside()
-    log.warning("a new epoch begins after %s; the old checkpoint: %s", state.epoch, aside)
+    log.warning("a new epoch begins after %s; the old checkpoint: %s", state.epoch, aside or state.path)
     whole = WholeBatches(config.tables.samples, config.stream_id)
     letters = spark.read.format("delta").load(config.tables.rejected)
     if left := unfinished(letters, config.stream_id, whole):

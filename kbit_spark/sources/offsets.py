@@ -7,6 +7,7 @@ belong to it as well. Source: Spark's OffsetSeqLog and HDFSMetadataLog, files ``
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -100,12 +101,23 @@ class CheckpointLog:
         if not system.exists(path):
             return None
         number = 1
-        while system.exists(aside := path.suffix(f".before-{number}")):
+        while system.exists(self._aside(number)):
             number += 1
-        if not system.rename(path, aside):
+        if not system.rename(path, aside := self._aside(number)):
             msg = f"cannot rename the checkpoint {self.checkpoint_dir}"
             raise RunError(msg, "move it away, then start again with the same command")
         return str(aside.toString())
+
+    def set_aside_before(self) -> Iterator[CheckpointLog]:
+        """Yield the checkpoints that were set aside in this one's place, the newest first."""
+        system, number = self._locate("")[0], 1
+        while system.exists(self._aside(number)):
+            number += 1
+        for older in range(number - 1, 0, -1):
+            yield CheckpointLog(self.spark, str(self._aside(older).toString()))
+
+    def _aside(self, number: int) -> Any:
+        return self._locate("")[1].suffix(f".before-{number}")
 
     @cached_property
     def _first(self) -> Offsets:

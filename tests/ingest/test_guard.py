@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
@@ -342,6 +343,42 @@ def test_a_topic_added_after_retention_needs_no_flag(stream: Stream, kafka: Kafk
         places = [*((topic, 0, offset) for offset in range(65)), *((added, 0, offset) for offset in range(7, 30))]
         assert coordinates(tmp_path) == sorted(places)
     assert whole(both)
+
+
+@pytest.mark.parametrize("left", ["nothing", "an id"])
+def test_a_new_epoch_killed_before_spark_has_begun_it_goes_on_without_a_flag(
+    stream: Stream, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    config, topic = stream
+    added = kafka.topic("guard-added")
+    kafka.produce(added, records(30))
+    remove(kafka, added, 7)
+    kafka.produce(topic, records(5))
+    both = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json", added: "json"})
+    for _ in range(2):
+        with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+            killed.setattr(ingest, "read_stream", Mock(side_effect=KeyboardInterrupt))
+            run(both)
+        assert not Path(config.checkpoint_dir).exists()
+        if left == "an id":  # what Spark writes first
+            Path(config.checkpoint_dir).mkdir()
+            (Path(config.checkpoint_dir) / "metadata").write_text('{"id":"5f2f2a6e-6b57-4e5b-9d0e-0d4b2ab1c9aa"}')
+    for _ in range(2):
+        run(both)
+        places = [*((topic, 0, offset) for offset in range(65)), *((added, 0, offset) for offset in range(7, 30))]
+        assert coordinates(tmp_path) == sorted(places)
+    assert whole(both)
+
+
+def test_a_checkpoint_deleted_behind_a_new_epoch_wants_a_flag(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    config, topic = stream
+    (Path(config.checkpoint_dir) / "sources/0/0").write_text("")
+    (Path(config.checkpoint_dir) / "sources/0/.0.crc").unlink(missing_ok=True)
+    kafka.produce(topic, records(5))
+    refused(config, "--rebase", "sources/0/0")
+    run(config, rebase=True)
+    shutil.rmtree(config.checkpoint_dir)  # the one before it was set aside batches ago
+    refused(config, "--rebase", "is not there")
 
 
 def test_a_topic_added_to_a_stream_that_starts_at_the_latest(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
