@@ -9,6 +9,12 @@ if ! spark=$("$python" -c 'import pathlib, pyspark; print(pathlib.Path(pyspark._
   echo "  run \`make setup\`, or set PYSPARK_PYTHON to a Python that has it" >&2
   exit 3
 fi
+java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+if [ -z "${SPARK_HOME:-}${SPARK_CONF_DIR:-}" ] && ! command -v "$java" >/dev/null; then # else spark-env.sh may name one
+  echo "error: no java $([ -n "${JAVA_HOME:-}" ] && echo "in $JAVA_HOME/bin, which JAVA_HOME names" || echo "on the PATH")" >&2
+  echo "  install Java 17 or newer, and let JAVA_HOME or the PATH name it" >&2
+  exit 3
+fi
 if [ -z "${SPARK_HOME:-}" ]; then
   # local-cluster puts its work folder into SPARK_HOME: give it a home of links, not pyspark's own folder
   SPARK_HOME=$root/.kbit/spark-home

@@ -205,7 +205,8 @@ def _start_failure(error: Exception) -> KbitError:
     text = " ".join(str(error).split())
     if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
         return MissingRequirement(
-            "Spark's Java process did not start", "install Java 17; details are above or in the log"
+            "Spark's Java process did not start",
+            "install Java 17 or newer, and let JAVA_HOME or the PATH name it; details are above or in the log",
         )
     if missing := re.search(r"ClassNotFoundException: ([\w.$]+)", text):
         return MissingRequirement(f"Spark cannot find the class {missing[1]}", _where_from(missing[1]))

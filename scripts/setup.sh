@@ -33,7 +33,7 @@ venv() {
   [ -f "$stamp" ] && [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt constraints.txt ] && return
   local python
   python=$(find_python) || fail "no Python 3.10 to 3.13" "install one, or name it: PYTHON=/path/to/python3 make setup"
-  say "packages into .venv (some 6 GB, torch above all; minutes on the first run)"
+  say "packages into .venv (some 7 GB, torch above all; minutes on the first run)"
   [ -x .venv/bin/python ] || "$python" -m venv .venv ||
     fail "$python cannot make a virtual environment" "install its venv module (Debian: apt-get install python3-venv)"
   .venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'

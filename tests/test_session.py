@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -129,4 +130,27 @@ def test_a_class_that_no_jar_holds(tmp_path: Path, settings: dict[str, str], say
 def test_no_java(tmp_path: Path) -> None:
     done = work(tmp_path, {"spark.master": "local[1]"}, JAVA_HOME=str(tmp_path))
     assert done.returncode == 3, done.stderr
-    assert "error: Spark's Java process did not start\n  install Java 17" in done.stderr
+    assert "error: Spark's Java process did not start\n  install Java 17 or newer" in done.stderr
+
+
+def test_no_java_for_spark_submit(tmp_path: Path) -> None:
+    without = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "SPARK_CONF_DIR")}
+    command = [str(ROOT / "spark-submit.sh"), "jobs/stream_ingest.py"]
+    for environment, says in (
+        ({"JAVA_HOME": str(tmp_path)}, f"no java in {tmp_path}/bin, which JAVA_HOME names"),
+        ({"JAVA_HOME": "", "PATH": path_without_java(tmp_path)}, "no java on the PATH"),
+    ):
+        given = {**without, "PYSPARK_PYTHON": sys.executable, **environment}
+        done = subprocess.run(
+            ["/bin/bash", *command], env=given, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 3
+        assert done.stderr == f"error: {says}\n  install Java 17 or newer, and let JAVA_HOME or the PATH name it\n"
+
+
+def path_without_java(folder: Path) -> str:
+    """Return a PATH that has what the script calls before it looks for Java."""
+    found = shutil.which("dirname")
+    assert found is not None
+    (folder / "dirname").symlink_to(found)
+    return str(folder)

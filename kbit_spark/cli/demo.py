@@ -59,10 +59,12 @@ def run_demo(folder: Path, rows: int) -> None:
     """Run the demo in `folder` with `rows` records; the last line printed is its result.
 
     Raises:
+        MissingRequirement: no Java, or no jars; an earlier demo in `folder` is as it was.
         RunError: a job failed, or a target was missed.
     """
     start = time.monotonic()
     console = Console(highlight=False)
+    broker.required_java()  # before anything of an earlier demo goes
     _wipe(folder)
     try:
         console.rule("Kafka", align="left")

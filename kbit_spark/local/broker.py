@@ -83,13 +83,7 @@ def start(folder: Path = DEFAULT_FOLDER, port: int | None = None) -> Broker:
             msg = f"the broker of {folder} runs already, at {running.bootstrap_servers}, not at port {port}"
             raise UsageError(msg, "`kbit broker stop` stops it; another one needs a --folder of its own")
         return running
-    java = shutil.which("java")
-    if java is None:
-        msg = "no java on the PATH"
-        raise MissingRequirement(msg, "install a Java 17 runtime")
-    if not any(JARS.glob("kafka_*.jar")):
-        msg = f"no broker jars in {JARS}"
-        raise MissingRequirement(msg, "run `make setup`")
+    java = required_java()
     if port is not None and not _is_free(port):
         msg = f"port {port} is taken"
         raise RunError(msg, "choose another --port, or none for a free one")
@@ -101,6 +95,22 @@ def start(folder: Path = DEFAULT_FOLDER, port: int | None = None) -> Broker:
             if not left or "in use" not in error.message:
                 raise
     raise AssertionError
+
+
+def required_java() -> str:
+    """Return the path of the Java that a broker starts with.
+
+    Raises:
+        MissingRequirement: no Java, or the broker's jars are not there.
+    """
+    java = shutil.which("java")
+    if java is None:
+        msg = "no java on the PATH"
+        raise MissingRequirement(msg, "install Java 17 or newer, and put it on the PATH")
+    if not any(JARS.glob("kafka_*.jar")):
+        msg = f"no broker jars in {JARS}"
+        raise MissingRequirement(msg, "run `make setup`")
+    return java
 
 
 def stop(folder: Path = DEFAULT_FOLDER) -> bool:

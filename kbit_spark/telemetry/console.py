@@ -26,7 +26,9 @@ def describe(event: Event) -> str:
             f"good {n.get('good', 0):,.0f}  bad {n.get('bad', 0):,.0f}  {n.get('duration_s', 0):.2f} s"
         )
     if event.kind == "train_window":
-        return f"epoch {n.get('epoch', 0):.0f}  step {n.get('step', 0):.0f}  loss {n.get('loss', 0):.4f}" + _speed(n)
+        return f"epoch {n.get('epoch', 0):.0f}  step {n.get('step', 0):.0f}  loss {n.get('loss', 0):.4f}" + _speed(
+            n, " on rank 0"
+        )
     if event.kind == "train_epoch":
         return (
             f"epoch {n.get('epoch', 0):.0f}  loss {n.get('train_loss', 0):.4f}"
@@ -109,8 +111,9 @@ def _iteration(event: Event) -> str:
     )
 
 
-def _speed(n: Mapping[str, float]) -> str:
-    return f"  {n.get('samples_per_s', 0):,.0f} samples/s  data wait {n.get('data_wait_share', 0):.0%}"
+def _speed(n: Mapping[str, float], whose: str = "") -> str:
+    """Return a speed as text, that of all ranks together unless `whose` says otherwise."""
+    return f"  {n.get('samples_per_s', 0):,.0f} samples/s{whose}  data wait {n.get('data_wait_share', 0):.0%}"
 
 
 class Console:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Message
 
-from kbit_spark.cli.demo import Result
+from kbit_spark.cli.demo import Result, run_demo
+from kbit_spark.errors import MissingRequirement
 from tests.fixtures.kafka import Kafka
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +81,15 @@ def test_produce_writes_keys_headers_and_the_broken_ones(form: str, kafka: Kafka
     assert len(found) == 200
     assert all(0 <= int(message.key() or -1) < 1_797 for message in found)
     assert sum(1 for message in found if message.headers()) == 7
+
+
+def test_a_demo_without_java_leaves_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "report.html").touch()
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingRequirement, match="no java on the PATH"):
+        run_demo(tmp_path, rows=20)
+    assert (tmp_path / "report.html").exists()
 
 
 def test_the_demo_names_each_missed_target() -> None:

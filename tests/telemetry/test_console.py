@@ -59,6 +59,13 @@ def test_plain_lines_without_a_terminal() -> None:
     assert text == "batch 3  1,234 rows/s  lag 7  good 10  bad 1  0.00 s\n"
 
 
+def test_a_line_of_one_rank_says_so() -> None:
+    numbers = {"epoch": 1, "step": 9, "loss": 0.5, "samples_per_s": 400, "data_wait_share": 0.05}
+    window = describe(Event("train_window", numbers=numbers, rank=0))
+    assert window == "epoch 1  step 9  loss 0.5000  400 samples/s on rank 0  data wait 5%"
+    assert "800 samples/s  data" in describe(Event("train_epoch", numbers={**numbers, "samples_per_s": 800}))
+
+
 def test_a_window_of_follow_mode_is_one_line() -> None:
     numbers = {
         "window": 3, "first_version": 8, "last_version": 9, "new_rows": 1200, "replayed_rows": 80, "rows_so_far": 5000,
