@@ -15,7 +15,7 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import KbitError, RunError, UsageError
 from kbit_spark.training.control import Control
 from kbit_spark.training.job import Outcome, TrainJob
-from kbit_spark.training.slots import check_slots
+from kbit_spark.training.slots import check_gpus, check_slots, is_local
 
 GRACE_S = 5.0
 """How long the other ranks may take to notice by themselves that one is gone."""
@@ -28,11 +28,13 @@ def launch(sc: SparkContext, job: TrainJob, control: Control) -> Outcome | None:
 
     Raises:
         UsageError: dynamic allocation is on, or the launcher or the master cannot give the ranks what they ask for.
+        MissingRequirement: the ranks must have GPUs, and there are none for them.
         RunError: there are fewer slots than ranks, or someone cancelled the job.
     """
     if job.config.launcher == "torch_distributor" and job.config.cpus_per_rank is not None:
         msg = "TorchDistributor cannot ask for cpus_per_rank"
         raise UsageError(msg, "set spark.task.cpus for the application, or launcher=barrier")
+    check_gpus(sc, job.config)
     size, by_distributor = job.config.world_size, job.config.launcher == "torch_distributor"
     profile = None if by_distributor else _profile(sc, job.config)
     check_slots(sc, size, profile)
@@ -151,7 +153,7 @@ def _profile(sc: SparkContext, config: TrainConfig) -> Any:
     cpus = config.cpus_per_rank or own
     gpus = config.device != "cpu" and float(conf.get("spark.executor.resource.gpu.amount", "0") or 0) > 0
     asked = float(conf.get("spark.task.resource.gpu.amount", "0") or 0) > 0
-    local = re.match(r"local(\[|$)", sc.master or "") is not None
+    local = is_local(sc.master)
     if local and cpus != own:
         msg = f"cpus_per_rank={cpus} needs a cluster: the master {sc.master} has no resource profiles"
         raise UsageError(msg, f"start the application with spark.task.cpus={cpus}")

@@ -1,4 +1,4 @@
-"""Refuses what Spark would wait for in vain: a barrier stage that the cluster has no room for."""
+"""Refuses what a barrier stage would wait for in vain, or end with: too little room in the cluster, no GPUs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,39 @@ import re
 import time
 from typing import Any
 
+import torch
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from kbit_spark.errors import RunError, UsageError
+from kbit_spark.config.train import TrainConfig
+from kbit_spark.errors import MissingRequirement, RunError, UsageError
 
 WAIT_S = 20.0
 """How long executors may take to register with a standalone or other cluster master."""
 
 Profile = Any
+
+
+def is_local(master: str | None) -> bool:
+    """Tell whether the ranks are processes of a local master, which knows neither resource profiles nor GPUs."""
+    return re.match(r"local(\[|$)", master or "") is not None
+
+
+def check_gpus(sc: SparkContext, config: TrainConfig) -> None:
+    """Make sure that ranks that must have a GPU can get one.
+
+    Raises:
+        MissingRequirement: Spark has none to give them, or this machine has too few for a local master's.
+    """
+    if config.device != "cuda":
+        return
+    if is_local(sc.master):
+        if (there := torch.cuda.device_count()) < config.world_size:
+            msg = f"device=cuda, but torch finds {there} GPUs on this machine for world_size={config.world_size}"
+            raise MissingRequirement(msg, "set device=cpu or auto, or a world_size that they are enough for")
+    elif not any(float(sc.getConf().get(f"spark.{of}.resource.gpu.amount", "0") or 0) for of in ("executor", "task")):
+        msg = "device=cuda, but Spark has no GPUs to give to the ranks"
+        raise MissingRequirement(msg, "set spark.executor.resource.gpu.* so that it assigns them, or device=cpu")
 
 
 def check_slots(sc: SparkContext, world_size: int, profile: Profile = None, wait_s: float = WAIT_S) -> None:

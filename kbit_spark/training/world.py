@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kbit_spark.errors import RunError
+from kbit_spark.errors import MissingRequirement
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def choose_device(
         environ: the process environment; CUDA_VISIBLE_DEVICES is set in it. CUDA must not have been used before.
 
     Raises:
-        RunError: `cuda` is wanted, but there is no GPU for this rank.
+        MissingRequirement: `cuda` is wanted, but there is no GPU for this rank.
     """
     if wanted == "cpu":
         return torch.device("cpu")
@@ -68,7 +68,7 @@ def choose_device(
     if wanted == "cuda":
         given = f"was given GPU {gpu}, but torch cannot use it" if gpu is not None else "was given no GPU"
         msg = f"device=cuda, but rank {rank} {given}"
-        raise RunError(msg, "set spark.executor.resource.gpu.* so that Spark assigns GPUs, or device=cpu")
+        raise MissingRequirement(msg, "set spark.executor.resource.gpu.* so that Spark assigns GPUs, or device=cpu")
     return torch.device("cpu")
 
 

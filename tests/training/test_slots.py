@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from pyspark import SparkConf, SparkContext
 
 from kbit_spark.config.train import TrainConfig
-from kbit_spark.errors import UsageError
+from kbit_spark.errors import MissingRequirement, UsageError
 from kbit_spark.training.barrier import _profile
-from kbit_spark.training.slots import check_slots
+from kbit_spark.training.slots import check_gpus, check_slots
 from tests.fixtures.jobs import SMALL, TRAIN, start
 from tests.fixtures.samples import write_samples
 from tests.training.conftest import Driver
@@ -38,6 +39,33 @@ def profile(
 
 
 GPUS, ONE_GPU = {"executor_resource_gpu_amount": "4"}, {"task_resource_gpu_amount": "1"}
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "there", "missing"),
+    [
+        ("local[4]", {}, 1, "torch finds 1 GPUs on this machine for world_size=2"),
+        ("local[4]", {}, 2, None),
+        ("local[4]", GPUS, 0, "torch finds 0 GPUs"),
+        ("local-cluster[2,1,512]", {}, 2, "Spark has no GPUs to give to the ranks"),
+        ("yarn", {}, 0, "Spark has no GPUs to give to the ranks"),
+        ("yarn", GPUS, 0, None),
+        ("yarn", ONE_GPU, 0, None),
+    ],
+)
+def test_ranks_that_must_have_gpus_are_refused_before_they_start(
+    master: str, settings: dict[str, str], there: int, missing: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
+    sc: SparkContext = Context(master, **settings)  # type: ignore[assignment]
+    data = {"data": {"table": "t"}, "checkpoint": {"dir": "c"}, "world_size": 2}
+    for device in ("auto", "cpu", "cuda"):
+        wanted = TrainConfig.model_validate({**data, "device": device})
+        if device == "cuda" and missing is not None:
+            with pytest.raises(MissingRequirement, match=f"^device=cuda, but {missing}"):
+                check_gpus(sc, wanted)
+        else:
+            check_gpus(sc, wanted)
 
 
 def test_the_stage_asks_for_what_the_application_does_not() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kbit_spark.errors import RunError
+from kbit_spark.errors import MissingRequirement
 from kbit_spark.training.world import choose_device, visible_device
 
 
@@ -25,5 +25,5 @@ def test_the_cpu_is_taken_without_a_gpu() -> None:
 
 
 def test_a_gpu_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(RunError, match="device=cuda, but rank 1 was given no GPU"):
+    with pytest.raises(MissingRequirement, match="device=cuda, but rank 1 was given no GPU"):
         choose_device("cuda", None, 1, 2, one_host=False, environ={})
