@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("kbit", deadline=None)  # a busy machine is no fault of what is tested
+settings.load_profile("kbit")
 
 _COMPONENTS = ("decode", "disk", "kafka", "registry", "sasl", "spark")
 pytest_plugins = [f"tests.fixtures.{name}" for name in _COMPONENTS]
