@@ -65,9 +65,10 @@ def check_continuity(spark: SparkSession, config: IngestConfig, take_over: Calla
     check_not_split(config.tables.samples, config.stream_id)
     topics = _asked(spark, config, ledger)
     ended = _ended(spark, config, ledger, checkpoint, topics) if state.begun is None else None
-    if ended is not None:
-        state = ended
-    ledger, fault = _compared(spark, config, ledger, state, topics)
+    if ended is None:
+        ledger, fault = _compared(spark, config, ledger, state, topics)
+    else:
+        (state, ledger), fault = ended, None
     lost = losses(ledger, topics) if topics is not None else ()
     ids = {name: topic.topic_id for name, topic in (topics or {}).items() if topic.topic_id is not None}
     if lost and not config.guard.accept_loss:
@@ -97,16 +98,18 @@ def _asked(spark: SparkSession, config: IngestConfig, ledger: LedgerState) -> To
 
 def _ended(
     spark: SparkSession, config: IngestConfig, ledger: LedgerState, checkpoint: CheckpointLog, topics: Topics | None
-) -> CheckpointState | None:
+) -> tuple[CheckpointState, LedgerState] | None:
     """Return the checkpoint that a start set aside, to be killed before Spark had begun the next one; None if none was.
 
-    It has the stream exactly as the table does; one that was set aside for a fault, or batches ago, does not.
+    With it comes the ledger with all positions. It has the stream exactly as the table does; one that was set aside for
+    a fault, or batches ago, does not.
     """
     states = (before.state() for before in checkpoint.set_aside_before())
     state = next((state for state in states if state.begun is not None), None)
-    if state is None or _compared(spark, config, ledger, state, topics)[1] is not None:
+    if state is None:
         return None
-    return state
+    ledger, fault = _compared(spark, config, ledger, state, topics)
+    return (state, ledger) if fault is None else None
 
 
 def _compared(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +27,7 @@ from kbit_spark.training.job import Outcome, TrainJob
 from kbit_spark.training.lock import alone_in
 from kbit_spark.training.manifest import Identity, Window
 from kbit_spark.training.restarts import with_restarts
+from kbit_spark.training.slots import is_local
 from kbit_spark.version import code_version
 
 SETTINGS = {
@@ -138,7 +138,7 @@ def fit(
         TrainingError: too many attempts were lost.
     """
     sc, root = spark.sparkContext, checkpoint_dir(config)
-    local = re.match(r"local(\[|$)", sc.master or "") is not None
+    local = is_local(sc.master)
     code = code_version()
     host = "127.0.0.1" if local else str(sc.getConf().get("spark.driver.host", "127.0.0.1"))
     bind = "127.0.0.1" if local else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -115,11 +115,7 @@ class LedgerEntry(Frozen):
     @classmethod
     def from_metadata(cls, text: str | None) -> LedgerEntry | None:
         """Read `to_metadata` back; None for a commit that holds no ledger entry."""
-        try:
-            document = json.loads(text or "null")
-        except ValueError:
-            return None
-        entry = document.get("kbit") if isinstance(document, dict) else None
+        entry = _under("kbit", text)
         return cls.model_validate(entry) if isinstance(entry, dict) and "batch_id" in entry else None
 
 
@@ -147,12 +143,17 @@ class ReplayEntry(Frozen):
     @classmethod
     def from_metadata(cls, text: str | None) -> ReplayEntry | None:
         """Read `to_metadata` back; None for a commit that is no replay."""
-        try:
-            document = json.loads(text or "null")
-        except ValueError:
-            return None
-        entry = document.get("kbit_replay") if isinstance(document, dict) else None
+        entry = _under("kbit_replay", text)
         return None if entry is None else cls.model_validate(entry)
+
+
+def _under(key: str, text: str | None) -> Any:
+    """Return what a commit's userMetadata holds under a key; None where it is not ours."""
+    try:
+        document = json.loads(text or "null")
+    except ValueError:
+        return None
+    return document.get(key) if isinstance(document, dict) else None
 
 
 Places = dict[tuple[str, int], int]

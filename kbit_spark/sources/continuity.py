@@ -190,12 +190,10 @@ def _fault_without_entries(ledger: LedgerState, checkpoint: CheckpointState, tak
         if max(written, taken) < 0:
             return None
         return f"{place} has batch {max(written, taken)} as written, but the table holds none of the stream"
+    if checkpoint.batch_id is None and new:
+        return None
     if checkpoint.batch_id is None:
-        return (
-            None
-            if new
-            else "the table's log has lost its oldest commits, so nobody knows whether the stream was there before"
-        )
+        return "the table's log has lost its oldest commits, so nobody knows whether the stream was there before"
     if taken > checkpoint.batch_id:
         return f"{place} is older than the table: its newest batch is {checkpoint.batch_id}, the table's {taken}"
     if 0 <= taken < written:

@@ -48,23 +48,22 @@ def judge_options(spark: SparkSession, config: KafkaConfig, unjudged: Iterable[s
     if package is None:
         return
     consumer = getattr(jvm, f"{package}.clients.consumer.ConsumerConfig")
-    known = set(consumer.configNames())
-    for name in sorted(set(unjudged) - known):
+    options, known, unjudged = client_options(config), set(consumer.configNames()), set(unjudged)
+    for name in sorted(unjudged - known):
         if nearest := get_close_matches(name, known, n=1, cutoff=0.85):
             msg = f"kafka.options: no client of Kafka knows {name}; did you mean {nearest[0]}?"
             raise UsageError(msg)
-    if unheard := sorted(set(client_options(config)) - known - set(unjudged)):
+    if unheard := sorted(options.keys() - known - unjudged):
         log.warning(
             "kafka.options: Spark's client, which reads the records, does not know %s; "
             "only kbit's own questions to the broker heed it",
             ", ".join(unheard),
         )
-    settings = {**client_options(config), "bootstrap.servers": config.bootstrap_servers}
+    settings = {**options, "bootstrap.servers": config.bootstrap_servers}
     deserializer = f"{package}.common.serialization.ByteArrayDeserializer"
     try:
         consumer({"key.deserializer": deserializer, "value.deserializer": deserializer, **settings})
-        admin = getattr(jvm, f"{package}.clients.admin.AdminClient").create(settings)  # asks nothing, but checks more
-        admin.close(jvm.java.time.Duration.ZERO)
+        _admin(jvm, package, settings).close(jvm.java.time.Duration.ZERO)  # asks nothing, but checks more
     except Py4JJavaError as error:
         kind, _, reason = root_cause(error).partition(": ")
         if kind == "ConfigException":  # all else, a login for one, is told when the stream starts
@@ -90,8 +89,7 @@ def java_topic_states(
     if package is None:
         return None
     try:
-        client = getattr(jvm, f"{package}.clients.admin.AdminClient")
-        admin = client.create({**options, "bootstrap.servers": bootstrap_servers})
+        admin = _admin(jvm, package, {**options, "bootstrap.servers": bootstrap_servers})
         try:
             return _states(jvm, package, admin, names)
         finally:
@@ -108,6 +106,10 @@ def _package(jvm: Any) -> str | None:
     """Return where the client's classes are; None where this Spark's are not to be found."""
     there = (p for p in _PACKAGES if isinstance(getattr(jvm, f"{p}.clients.admin.AdminClient"), JavaClass))
     return next(there, None)
+
+
+def _admin(jvm: Any, package: str, settings: Mapping[str, str]) -> Any:
+    return getattr(jvm, f"{package}.clients.admin.AdminClient").create(settings)
 
 
 def _states(jvm: Any, package: str, admin: Any, names: Sequence[str]) -> dict[str, TopicState]:

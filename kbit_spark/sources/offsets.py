@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -100,21 +101,21 @@ class CheckpointLog:
         system, path = self._locate("")
         if not system.exists(path):
             return None
-        number = 1
-        while system.exists(self._aside(number)):
-            number += 1
-        if not system.rename(path, aside := self._aside(number)):
+        aside = self._aside(self._asides() + 1)
+        if not system.rename(path, aside):
             msg = f"cannot rename the checkpoint {self.checkpoint_dir}"
             raise RunError(msg, "move it away, then start again with the same command")
         return str(aside.toString())
 
     def set_aside_before(self) -> Iterator[CheckpointLog]:
         """Yield the checkpoints that were set aside in this one's place, the newest first."""
-        system, number = self._locate("")[0], 1
-        while system.exists(self._aside(number)):
-            number += 1
-        for older in range(number - 1, 0, -1):
-            yield CheckpointLog(self.spark, str(self._aside(older).toString()))
+        for number in range(self._asides(), 0, -1):
+            yield CheckpointLog(self.spark, str(self._aside(number).toString()))
+
+    def _asides(self) -> int:
+        """Return how many checkpoints were set aside; they are numbered from 1."""
+        system, _ = self._locate("")
+        return next(number for number in count() if not system.exists(self._aside(number + 1)))
 
     def _aside(self, number: int) -> Any:
         return self._locate("")[1].suffix(f".before-{number}")

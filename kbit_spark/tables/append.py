@@ -29,6 +29,11 @@ class Transaction:
     version: int
 
 
+def turns_name(stream_id: str) -> str:
+    """Return the name under which a stream's batches take turns, whatever their epoch."""
+    return f"kbit:{stream_id}"
+
+
 def batch_app_id(stream_id: str, epoch: str | None) -> str:
     """Return the application under which a stream's batches are committed; its versions are their numbers.
 
@@ -36,12 +41,7 @@ def batch_app_id(stream_id: str, epoch: str | None) -> str:
         stream_id: the stream.
         epoch: the query id of its checkpoint.
     """
-    return f"kbit:{stream_id}:{epoch or 'none'}"
-
-
-def turns_name(stream_id: str) -> str:
-    """Return the name under which a stream's batches take turns, whatever their epoch."""
-    return f"kbit:{stream_id}"
+    return f"{turns_name(stream_id)}:{epoch or 'none'}"
 
 
 class Append(Protocol):

@@ -21,7 +21,7 @@ from kbit_spark.tables.scan import Kind, open_table, scan
 Offsets = Mapping[tuple[str, int], NDArray[np.int64]]
 """Sorted offsets of the rows of each topic partition, repeats and all."""
 
-_STREAM = ("stream_id",)
+_STREAM = "stream_id"
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,10 @@ def read_offsets(table: str, kind: Kind, streams: Collection[str] | None = None)
     """
     found: dict[tuple[str, int], list[NDArray[np.int64]]] = {}
     names = _coordinates(kind)
-    for batch in scan(table, kind, names, late=() if streams is None else _STREAM):
+    for batch in scan(table, kind, names, late=() if streams is None else (_STREAM,)):
         rows = pa.Table.from_batches([batch])
         if streams is not None:
-            rows = rows.filter(pc.field(*_STREAM).is_null() | pc.field(*_STREAM).isin(sorted(streams)))
+            rows = rows.filter(pc.field(_STREAM).is_null() | pc.field(_STREAM).isin(sorted(streams)))
         for place in rows.group_by(names[:2], use_threads=False).aggregate([(names[2], "list")]).to_batches():
             topics, partitions = place.column(names[0]).to_pylist(), place.column(names[1]).to_pylist()
             lists = place.column(f"{names[2]}_list")

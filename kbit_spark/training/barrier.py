@@ -15,7 +15,7 @@ from kbit_spark.config.train import TrainConfig
 from kbit_spark.errors import KbitError, RunError, UsageError
 from kbit_spark.training.control import Control
 from kbit_spark.training.job import Outcome, TrainJob
-from kbit_spark.training.slots import check_gpus, check_slots, is_local
+from kbit_spark.training.slots import check_gpus, check_slots, gpu_amount, is_local
 
 GRACE_S = 5.0
 """How long the other ranks may take to notice by themselves that one is gone."""
@@ -148,11 +148,10 @@ def _profile(sc: SparkContext, config: TrainConfig) -> Any:
     Raises:
         UsageError: a local master has no resource profiles.
     """
-    conf = sc.getConf()
-    own = int(conf.get("spark.task.cpus", "1") or 1)
+    own = int(sc.getConf().get("spark.task.cpus", "1") or 1)
     cpus = config.cpus_per_rank or own
-    gpus = config.device != "cpu" and float(conf.get("spark.executor.resource.gpu.amount", "0") or 0) > 0
-    asked = float(conf.get("spark.task.resource.gpu.amount", "0") or 0) > 0
+    gpus = config.device != "cpu" and gpu_amount(sc, "executor") > 0
+    asked = gpu_amount(sc, "task") > 0
     local = is_local(sc.master)
     if local and cpus != own:
         msg = f"cpus_per_rank={cpus} needs a cluster: the master {sc.master} has no resource profiles"

@@ -11,6 +11,7 @@ from pyspark.ml.torch.distributor import TorchDistributor
 
 from kbit_spark.errors import UsageError
 from kbit_spark.training.job import Outcome, TrainJob
+from kbit_spark.training.slots import gpu_amount
 
 
 def run_by_distributor(sc: SparkContext, job: TrainJob) -> list[Outcome | None]:
@@ -27,7 +28,7 @@ def run_by_distributor(sc: SparkContext, job: TrainJob) -> list[Outcome | None]:
 
 
 def _use_gpu(sc: SparkContext, device: str) -> bool:
-    given = float(sc.getConf().get("spark.task.resource.gpu.amount", "0") or 0) >= 1
+    given = gpu_amount(sc, "task") >= 1
     if device == "cuda" and not given:
         msg = "launcher=torch_distributor with device=cuda needs one GPU a task"
         raise UsageError(msg, "set spark.task.resource.gpu.amount=1 for the application, or launcher=barrier")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from py4j.protocol import Py4JError
@@ -24,6 +24,11 @@ def is_local(master: str | None) -> bool:
     return re.match(r"local(\[|$)", master or "") is not None
 
 
+def gpu_amount(sc: SparkContext, of: Literal["executor", "task"]) -> float:
+    """Return how many GPUs the application's settings give to each executor, or to each task."""
+    return float(sc.getConf().get(f"spark.{of}.resource.gpu.amount", "0") or 0)
+
+
 def check_gpus(sc: SparkContext, config: TrainConfig) -> None:
     """Make sure that ranks that must have a GPU can get one.
 
@@ -36,7 +41,7 @@ def check_gpus(sc: SparkContext, config: TrainConfig) -> None:
         if (there := torch.cuda.device_count()) < config.world_size:
             msg = f"device=cuda, but torch finds {there} GPUs on this machine for world_size={config.world_size}"
             raise MissingRequirement(msg, "set device=cpu or auto, or a world_size that they are enough for")
-    elif not any(float(sc.getConf().get(f"spark.{of}.resource.gpu.amount", "0") or 0) for of in ("executor", "task")):
+    elif not (gpu_amount(sc, "executor") or gpu_amount(sc, "task")):
         msg = "device=cuda, but Spark has no GPUs to give to the ranks"
         raise MissingRequirement(msg, "set spark.executor.resource.gpu.* so that it assigns them, or device=cpu")
 

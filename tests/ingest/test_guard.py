@@ -331,17 +331,23 @@ def whole(config: IngestConfig) -> bool:
     return verify(config.tables.samples, config.tables.rejected).faults == []
 
 
-def test_a_topic_added_after_retention_needs_no_flag(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
-    _, topic = stream
+def with_added(kafka: Kafka, tmp_path: Path, topic: str) -> tuple[IngestConfig, list[tuple[str, int, int]]]:
+    """Add a topic that retention went through; return the stream of both, and the records that it is to read."""
     added = kafka.topic("guard-added")
     kafka.produce(added, records(30))
     remove(kafka, added, 7)
     kafka.produce(topic, records(5))
     both = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json", added: "json"})
+    places = [*((topic, 0, offset) for offset in range(65)), *((added, 0, offset) for offset in range(7, 30))]
+    return both, sorted(places)
+
+
+def test_a_topic_added_after_retention_needs_no_flag(stream: Stream, kafka: Kafka, tmp_path: Path) -> None:
+    _, topic = stream
+    both, places = with_added(kafka, tmp_path, topic)
     for _ in range(2):
         run(both)
-        places = [*((topic, 0, offset) for offset in range(65)), *((added, 0, offset) for offset in range(7, 30))]
-        assert coordinates(tmp_path) == sorted(places)
+        assert coordinates(tmp_path) == places
     assert whole(both)
 
 
@@ -350,11 +356,7 @@ def test_a_new_epoch_killed_before_spark_has_begun_it_goes_on_without_a_flag(
     stream: Stream, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
     config, topic = stream
-    added = kafka.topic("guard-added")
-    kafka.produce(added, records(30))
-    remove(kafka, added, 7)
-    kafka.produce(topic, records(5))
-    both = ingest_config(tmp_path, kafka.bootstrap_servers, {topic: "json", added: "json"})
+    both, places = with_added(kafka, tmp_path, topic)
     for _ in range(2):
         with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
             killed.setattr(ingest, "read_stream", Mock(side_effect=KeyboardInterrupt))
@@ -365,8 +367,7 @@ def test_a_new_epoch_killed_before_spark_has_begun_it_goes_on_without_a_flag(
             (Path(config.checkpoint_dir) / "metadata").write_text('{"id":"5f2f2a6e-6b57-4e5b-9d0e-0d4b2ab1c9aa"}')
     for _ in range(2):
         run(both)
-        places = [*((topic, 0, offset) for offset in range(65)), *((added, 0, offset) for offset in range(7, 30))]
-        assert coordinates(tmp_path) == sorted(places)
+        assert coordinates(tmp_path) == places
     assert whole(both)
 
 

@@ -45,17 +45,25 @@ def tensor_lines(node: Node, tensor: Plan, *, mongo: bool) -> list[str]:
 
 def _flat(item: str, read: str, warp: Sequence[str]) -> list[str]:
     """Read a list of numbers, one by one or, where a warp has the row, many at once."""
+    one = [
+        *warp,
+        f"{item} value = ({item}){read};",
+        f"if (FILL && LEAD && !in.fault) put_item<{item}>(tensor, index, value);",
+        "index++;",
+    ]
+    return _walk("flat", "i64 index, i64 count", "count", one)
+
+
+def _walk(name: str, arguments: str, count: str, one: Sequence[str]) -> list[str]:
+    """Return the function that reads a list which has exactly `count` items of the tensor; `one` moves `index` on."""
     return [
-        "auto flat = [&](i64 index, i64 count) {",
-        "  i64 end = index + count;",
+        f"auto {name} = [&]({arguments}) {{",
+        f"  i64 end = index + {count};",
         "  if (peek(in) != '[') { unsure(in); return; }",
         "  bool go = enter(in, ']');",
         "  while (go && !in.fault) {",
         "    if (index == end) { unsure(in); return; }",
-        *indent(indent(warp)),
-        f"    {item} value = ({item}){read};",
-        f"    if (FILL && LEAD && !in.fault) put_item<{item}>(tensor, index, value);",
-        "    index++;",
+        *indent(indent(one)),
         "    go = more(in, ']');",
         "  }",
         "  if (index != end) unsure(in);",
@@ -84,20 +92,8 @@ def _nested(shape: Sequence[int]) -> list[str]:
     ]
     for axis in range(len(shape) - 2, -1, -1):
         step = math.prod(shape[axis + 1 :])
-        lists += [
-            f"auto lists_{axis} = [&](i64 index) {{",
-            f"  i64 end = index + {shape[axis] * step};",
-            "  if (peek(in) != '[') { unsure(in); return; }",
-            "  bool go = enter(in, ']');",
-            "  while (go && !in.fault) {",
-            "    if (index == end) { unsure(in); return; }",
-            f"    lists_{axis + 1}(index);",
-            f"    index += {step};",
-            "    go = more(in, ']');",
-            "  }",
-            "  if (index != end) unsure(in);",
-            "};",
-        ]
+        one = [f"lists_{axis + 1}(index);", f"index += {step};"]
+        lists += _walk(f"lists_{axis}", "i64 index", str(shape[axis] * step), one)
     return [
         *lists,
         "Cursor inside = in;",
